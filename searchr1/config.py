@@ -1,0 +1,249 @@
+"""Settings: one typed model is flow parameter, command line and profile alike.
+
+A value is taken from the first of: what the person set, the profile (`profiles/*.toml`), the
+model's default. `resolve` does that; everything wrong is found there, before anything is started
+or paid for, in a message that names the field.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import CliApp, SettingsConfigDict
+
+from searchr1.data.settings import DataSettings
+from searchr1.errors import SettingsError
+from searchr1.search.settings import SearchSettings
+from searchr1.tracking import SwanlabMode
+
+
+class Profile(StrEnum):
+    """A named set of settings."""
+
+    LOCAL = "local"
+    """No key, no GPU: the embedded engine, the tiny policy, the built-in world."""
+    WIKIPEDIA = "wikipedia"
+    """PyTRIO and English Wikipedia as the search engine."""
+    DEEPSEEK = "deepseek"
+    """PyTRIO and the DeepSeek Search API: the published settings."""
+
+
+class PolicyService(StrEnum):
+    """Who samples and trains."""
+
+    EMBEDDED = "embedded"
+    """An engine of our own on this machine, started and stopped with the run."""
+    PYTRIO = "pytrio"
+    """The service at PYTRIO_BASE_URL (default https://pytrio.com), with PYTRIO_API_KEY."""
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
+
+
+class PolicySettings(_Settings):
+    """Which model, and who runs it."""
+
+    profile: Profile = Profile.LOCAL
+    """Named set of settings to start from."""
+    policy_service: PolicyService = PolicyService.PYTRIO
+    """Who samples and trains: embedded or pytrio."""
+    base_model: str = "Qwen/Qwen3.5-4B"
+    """Model to start from; for the embedded engine a name or a folder that transformers loads."""
+    runs_dir: Path = Path("runs")
+    """Folder of all runs, of the warehouse and of the embedded engine's checkpoints."""
+    sample_timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds to wait for one sampling request."""
+    sampling_concurrency: Annotated[int, Field(ge=1)] = 64
+    """Sampling requests in flight at once."""
+
+
+class RolloutSettings(_Settings):
+    """What a trajectory may do."""
+
+    system_prompt: str | None = None
+    """Instruction to the policy; unset = the built-in one for Qwen3.5."""
+    max_search_calls: Annotated[int, Field(ge=0)] = 4
+    """Searches a trajectory may make."""
+    max_assistant_turns: Annotated[int, Field(ge=1)] = 6
+    """Turns a trajectory may take."""
+    max_trajectory_tokens: Annotated[int, Field(ge=16)] = 8192
+    """Tokens of a whole trajectory, prompt and observations included."""
+    max_assistant_tokens: Annotated[int, Field(ge=1)] = 1024
+    """Tokens of one turn."""
+    max_tool_response_tokens: Annotated[int, Field(ge=16)] = 1024
+    """Tokens of one observation."""
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    """Sampling temperature; 0 = greedy."""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus sampling; 1 = off."""
+    max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of searches, or of trajectories, that may fail for outside reasons; with more the
+    step is not used and tried again."""
+
+
+class PrepareSettings(DataSettings, _Settings):
+    """Settings of prepare-data."""
+
+    profile: Profile = Profile.LOCAL
+    """Named set of settings to start from."""
+
+
+class TrainSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings):
+    """Settings of train."""
+
+    run_name: str | None = None
+    """Name of the run; a run of that name is taken up where it stopped. Unset = a new run."""
+    max_steps: Annotated[int, Field(ge=1)] = 20
+    """Steps to train in all."""
+    questions_per_batch: Annotated[int, Field(ge=1)] = 8
+    """Questions a step."""
+    group_size: Annotated[int, Field(ge=2)] = 8
+    """Trajectories a question."""
+    save_every: Annotated[int, Field(ge=1)] = 5
+    """Keep a checkpoint every so many steps; the last step is always kept."""
+    lora_rank: Annotated[int, Field(ge=4, le=64)] = 32
+    """Rank of the trained adapter."""
+    train_unembed: bool = True
+    """Whether the adapter covers the output embedding too."""
+    resume_state: str | None = None
+    """Saved state (trio://…) for a new run to start from instead of a fresh adapter."""
+    learning_rate: Annotated[float, Field(gt=0)] = 4e-5
+    """Adam's learning rate."""
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Adam's decay of the mean."""
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    """Adam's decay of the variance."""
+    adam_eps: Annotated[float, Field(gt=0)] = 1e-8
+    """Adam's epsilon."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Decoupled weight decay."""
+    grad_clip_norm: Annotated[float, Field(ge=0)] = 0.0
+    """Clip the gradient to this norm; 0 = off."""
+    seed: int = 42
+    """Order of the questions, initial adapter, sampling where the service honours seeds."""
+    swanlab_project: str = "search-r1"
+    """SwanLab project."""
+    swanlab_mode: SwanlabMode = SwanlabMode.ONLINE
+    """Where metrics go: online, offline or disabled."""
+
+
+class EvalSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings):
+    """Settings of eval."""
+
+    run: str | None = None
+    """Run whose checkpoints are evaluated; unset = the latest."""
+    ckpts: str = "all"
+    """Checkpoints, separated by commas: step_10,step_20, latest, or all. The base model is always
+    evaluated with them."""
+    model_path: str | None = None
+    """Saved weights (trio://…) to evaluate instead of a run's checkpoints."""
+    question_set: str = "dev70"
+    """Prepared evaluation set."""
+    limit: Annotated[int, Field(ge=1)] | None = None
+    """Only the first so many questions of the set."""
+    samples: Annotated[int, Field(ge=1)] = 1
+    """Trajectories a question."""
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    """Sampling temperature; 0 = greedy."""
+    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Questions in flight at once."""
+    seed: int = 42
+    """Sampling seed, where the service honours seeds."""
+    output: Path | None = None
+    """Also write results here as JSONL, one file an evaluated policy, with a summary line."""
+
+
+class AnalyseSettings(_Settings):
+    """Settings of analyse."""
+
+    runs_dir: Path = Path("runs")
+    """Folder of all runs."""
+    run: str | None = None
+    """Run to report on; unset = the latest."""
+
+
+OPERATIONAL = frozenset(
+    {
+        "profile",
+        "runs_dir",
+        "data_dir",
+        "run_name",
+        "max_steps",
+        "save_every",
+        "sample_timeout",
+        "sampling_concurrency",
+        "max_error_share",
+        "swanlab_project",
+        "swanlab_mode",
+        "search_concurrency",
+        "search_timeout",
+        "search_requests_per_minute",
+    }
+)
+"""Settings that may change within a run: they do not decide what a step does."""
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def identity(settings: BaseModel) -> dict[str, Any]:
+    """The settings that decide what a step does, as JSON values."""
+    return settings.model_dump(mode="json", exclude=set(OPERATIONAL))
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """Short hex digest of JSON values."""
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def profile_values(profile: Profile) -> dict[str, Any]:
+    """The values that a profile sets."""
+    text = (resources.files("searchr1") / "profiles" / f"{profile}.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def resolve(model: type[S], given: Mapping[str, Any]) -> S:
+    """Settings from what a person has `given` (None = not given), the profile, and the defaults.
+
+    A profile may speak of settings that this model does not have; a person may not. Raises
+    SettingsError listing every wrong field.
+    """
+    explicit = {name: value for name, value in given.items() if value is not None}
+    try:
+        profile = Profile(explicit.get("profile", Profile.LOCAL))
+    except ValueError as error:
+        raise SettingsError(
+            f"profile '{explicit['profile']}' is not known; choose one of {', '.join(Profile)}."
+        ) from error
+    values = profile_values(profile)
+    if "temperature" not in explicit and model.model_fields.get("samples"):
+        values.pop("temperature", None)  # a profile's temperature is for training
+    base = {name: value for name, value in values.items() if name in model.model_fields}
+    try:
+        return model.model_validate(base | explicit)
+    except ValidationError as error:
+        lines = [
+            f"  --{'-'.join(str(part) for part in problem['loc']).replace('_', '-')}: "
+            f"{problem['msg']}"
+            for problem in error.errors(include_url=False)
+        ]
+        raise SettingsError("some settings are wrong:\n" + "\n".join(lines)) from error
+
+
+def from_command_line(model: type[BaseModel], arguments: Sequence[str] | None = None) -> dict:
+    """What a person set on the command line, by field. Flags are the fields' names with dashes;
+    `--help` and mistakes print and exit."""
+    parsed = CliApp.run(
+        model,
+        cli_args=list(arguments) if arguments is not None else None,
+        cli_settings_source=None,
+        model_config=SettingsConfigDict(),  # type: ignore[call-arg]
+    )
+    return {name: getattr(parsed, name) for name in parsed.model_fields_set}

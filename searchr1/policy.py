@@ -1,0 +1,385 @@
+"""Policies on a PyTRIO service: sessions, sampling, updates, checkpoints.
+
+The only file that imports pytrio. A `PolicySession` holds the live training client of one run.
+The client is stateful and remote, so the session keeps one promise: it is *clean* only while the
+weights behind the client are exactly those of the saved state `policy_ref`. It is marked dirty
+before the first event of an update is submitted and clean again once the new state is saved.
+Whoever finds it dirty, or at another state, opens a new client from a saved state with its
+optimiser; the broken or doubtful one is dropped.
+
+Errors of the SDK become errors of this package by `translate`, from the measured behaviour of
+the SDK: its own `retryable` flag cannot be trusted alone, since a bare 400 carries it as well.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pytrio as trio
+from pytrio.errors.event import EventFailedError
+
+from searchr1.datum import Datum
+from searchr1.errors import FatalError, RetryableError, SearchR1Error
+from searchr1.sampler import Sample, SamplingError, check_samples
+
+T = TypeVar("T")
+
+_TRANSIENT_STATUS = {0, 408, 429, 500, 502, 503, 504}
+_UNKNOWN_OBJECT = 404
+_FATAL = {
+    "unauthorized": "the API key is not accepted. Set PYTRIO_API_KEY, or run `trio login`.",
+    "auth.missing_api_key": "no API key is set. Set PYTRIO_API_KEY, or run `trio login`.",
+    "api_key_expired": "the API key has expired. Make a new one and set PYTRIO_API_KEY.",
+    "api_key_revoked": "the API key was revoked. Make a new one and set PYTRIO_API_KEY.",
+    "api_key_disabled": "the API key is disabled. Ask the workspace's administrator.",
+    "forbidden": "this key may not do that. Ask the workspace's administrator.",
+    "billing_insufficient_balance": "the balance is used up. Add credits, then start the run again; "
+    "it goes on where it stopped.",
+    "model_not_found": "the service does not offer this model. Choose another with --base-model.",
+    "checkpoint_not_found": "the saved weights are gone. Choose another checkpoint.",
+    "checkpoint_invalid_type": "these weights cannot be used that way: training goes on from a "
+    "state, not from sampler weights.",
+}
+_FATAL_STATUS = {
+    401: "unauthorized",
+    402: "billing_insufficient_balance",
+    403: "forbidden",
+}
+
+
+class PolicyUnavailable(RetryableError):
+    """The service, or the live client, cannot be used right now; a new client may."""
+
+
+class PolicyRefused(FatalError):
+    """The service will not do this until a person changes something."""
+
+
+def translate(error: Exception) -> Exception:
+    """The error of this package that stands for an SDK error; the same error when it is a defect
+    of the program. Server text is left out of the message: codes and statuses are enough."""
+    if isinstance(error, SearchR1Error):
+        return error
+    if isinstance(error, TimeoutError):
+        return PolicyUnavailable("PyTRIO did not answer in time; the request was given up.")
+    if not isinstance(error, trio.PyTrioError):
+        return error
+    code = _FATAL_STATUS.get(error.status_code, error.code)
+    code = error.code if error.code in _FATAL else code
+    what = f"PyTRIO {error.operation or 'request'} failed ({error.code}, HTTP {error.status_code})"
+    if code in _FATAL:
+        return PolicyRefused(f"{what}: {_FATAL[code]}")
+    if error.code.startswith("validation.") or error.code.startswith("dependency."):
+        return error
+    transient = error.status_code in _TRANSIENT_STATUS or error.status_code == _UNKNOWN_OBJECT
+    if transient or isinstance(error, EventFailedError) or error.code == "training.run_broken":
+        return PolicyUnavailable(f"{what}; a new client will be opened from the last saved state.")
+    return PolicyRefused(f"{what}: the service does not accept this request.")
+
+
+async def _translated(call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    """Await an SDK call, at most `timeout` seconds; its errors are raised as ours."""
+    try:
+        return await asyncio.wait_for(call, timeout)
+    except (trio.PyTrioError, TimeoutError) as error:
+        translated = translate(error)
+        if translated is error:
+            raise
+        raise translated from error
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAddress:
+    """Where the policy service is. `base_url` and `api_key` None mean: what the SDK finds in its
+    environment variables or profile."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    home: Path | None = None
+    """Folder for the SDK's own files; None = the user's."""
+    retry_seconds: float = 900.0
+    """How long the SDK itself retries a request that fails for passing reasons."""
+    sampling_concurrency: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AdamSettings:
+    """The optimiser of one update."""
+
+    learning_rate: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    grad_clip_norm: float
+    """0 = no clipping."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """A fresh adapter on a base model."""
+
+    base_model: str
+    rank: int
+    seed: int
+    train_unembed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWeights:
+    """Weights that the service keeps."""
+
+    uri: str
+    size: int
+    """Bytes; 0 when the service does not tell."""
+    training_run: str
+    """The service's id of the training run that saved them; deleting asks for it."""
+
+
+class Tokenizer(Protocol):
+    """The part of a transformers tokenizer that is used here."""
+
+    def __len__(self) -> int: ...
+    def encode(self, text: str, **options: Any) -> list[int]: ...
+    def decode(self, token_ids: Sequence[int], **options: Any) -> str: ...
+
+
+class PolicyService:
+    """A connection to the service: makes sessions and samplers. One a process is enough."""
+
+    def __init__(self, client: trio.ServiceClient) -> None:
+        self._client = client
+
+    @classmethod
+    async def connect(cls, address: ServiceAddress) -> "PolicyService":
+        """Check the key and open a service session. Raises PolicyRefused or PolicyUnavailable."""
+        if address.base_url and "127.0.0.1" in address.base_url:
+            os.environ["NO_PROXY"] = ",".join(
+                filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"])
+            )
+        options: dict[str, Any] = {
+            "control_retry_timeout_seconds": address.retry_seconds,
+            "training_retry_timeout_seconds": address.retry_seconds,
+            "sampling_retry_timeout_seconds": address.retry_seconds,
+            "sampling_request_max_in_flight": address.sampling_concurrency,
+            "sampling_request_queue_capacity": max(1024, address.sampling_concurrency),
+            "log_level": "ERROR",
+        }
+        if address.home:
+            options["home"] = str(address.home)
+        if address.base_url:
+            options |= {"base_url": address.base_url, "api_key": address.api_key}
+        trio.configure_observability(enabled=False)
+        trio.configure(**options)
+        return cls(await _translated(asyncio.to_thread(trio.ServiceClient)))
+
+    async def models(self) -> list[str]:
+        """Names of the models on offer."""
+        capabilities = await _translated(self._client.get_server_capabilities_async())
+        return [model.model_name for model in capabilities.supported_models]
+
+    def session(self, lora: LoraSettings) -> "PolicySession":
+        """A session with no client yet: call `open` first."""
+        return PolicySession(self._client, lora)
+
+    async def sampler(
+        self, base_model: str, model_path: str | None, options: "SamplingOptions"
+    ) -> "ServiceSampler":
+        """A sampler of the base model, or of saved weights."""
+        client = await _translated(
+            self._client.create_sampling_client_async(base_model=base_model, model_path=model_path)
+        )
+        return ServiceSampler(client, options)
+
+    async def delete(self, training_run: str, uri: str) -> None:
+        """Delete the saved weights at `uri`; nothing happens when they are gone already."""
+        rest = self._client.create_rest_client()
+        listed = await _translated(rest.list_checkpoints_async(training_run))
+        for checkpoint in listed.checkpoints:
+            if checkpoint.path == uri:
+                await _translated(
+                    rest.delete_checkpoint_async(training_run, checkpoint.checkpoint_id)
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How to draw tokens, and how long to wait for one request."""
+
+    temperature: float
+    top_p: float
+    timeout: float
+    """Seconds."""
+
+
+class ServiceSampler:
+    """`searchr1.sampler.Sampler` on a PyTRIO sampling client."""
+
+    def __init__(self, client: trio.SamplingClient, options: SamplingOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer; loading it may take seconds, so call it off the event loop."""
+        return self._client.get_tokenizer()  # type: ignore[return-value]
+
+    async def sample(
+        self,
+        prompt: Sequence[int],
+        count: int,
+        max_tokens: int,
+        stop: Sequence[int],
+        seed: int | None,
+    ) -> list[Sample]:
+        """See `searchr1.sampler.Sampler`."""
+        parameters = trio.SamplingParams(
+            max_tokens=max_tokens,
+            temperature=self._options.temperature,
+            top_p=self._options.top_p,
+            seed=seed,
+            stop=list(stop),
+        )
+        try:
+            response = await _translated(
+                self._client.sample_async(
+                    trio.ModelInput.from_ints(list(prompt)), count, parameters, return_text=False
+                ),
+                self._options.timeout,
+            )
+        except RetryableError as error:
+            raise SamplingError(str(error)) from error
+        samples = [
+            Sample(tuple(sequence.tokens), tuple(sequence.logprobs))
+            for sequence in response.sequences
+        ]
+        check_samples(samples, count)
+        return samples
+
+
+class PolicySession:
+    """The live training client of one run, and the saved state it stands at."""
+
+    def __init__(self, client: trio.ServiceClient, lora: LoraSettings) -> None:
+        self._service = client
+        self._lora = lora
+        self._training: trio.TrainingClient | None = None
+        self.policy_ref: str | None = None
+        self.dirty = True
+
+    async def open(self, policy_ref: str | None) -> None:
+        """Stand at the saved state `policy_ref` (None: a fresh adapter). Keeps the live client
+        when it is clean and already there; otherwise opens a new one, optimiser included."""
+        if self._training is not None and not self.dirty and self.policy_ref == policy_ref:
+            return
+        self._training, self.dirty = None, True
+        if policy_ref is None:
+            self._training = await _translated(
+                self._service.create_lora_training_client_async(
+                    base_model=self._lora.base_model,
+                    rank=self._lora.rank,
+                    seed=self._lora.seed,
+                    train_unembed=self._lora.train_unembed,
+                )
+            )
+        else:
+            self._training = await _translated(
+                self._service.create_training_client_from_state_with_optimizer_async(policy_ref)
+            )
+        self.policy_ref, self.dirty = policy_ref, False
+
+    def _live(self) -> trio.TrainingClient:
+        if self._training is None:
+            raise RuntimeError("open() the session before using it")
+        return self._training
+
+    def discard(self) -> None:
+        """Drop the live client; the next `open` makes a new one."""
+        self._training, self.dirty = None, True
+
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer; loading it may take seconds, so call it off the event loop."""
+        return self._live().get_tokenizer()  # type: ignore[return-value]
+
+    async def sampler(self, options: SamplingOptions) -> ServiceSampler:
+        """A sampler at the present weights."""
+        client = await _translated(self._live().save_weights_and_get_sampling_client_async())
+        return ServiceSampler(client, options)
+
+    async def update(self, datums: Sequence[Datum], adam: AdamSettings) -> dict[str, float]:
+        """One `importance_sampling` pass over all datums and one optimiser step, both submitted
+        before either is awaited. Returns the service's metrics, and `logprob_drift`: the mean
+        absolute difference between the sampler's and the trainer's logprob of a trained token.
+        The session is dirty afterwards, until `save`."""
+        self.dirty = True
+        training = self._live()
+        passes = await _translated(
+            training.forward_backward_async(
+                [_to_service(datum) for datum in datums], "importance_sampling"
+            )
+        )
+        step = await _translated(training.optim_step_async(_adam(adam)))
+        output = await _translated(_resolved(passes))
+        stepped = await _translated(_resolved(step))
+        metrics = {**output.metrics, **stepped.metrics}
+        drift = _logprob_drift(datums, output.loss_fn_outputs)
+        return metrics if drift is None else {**metrics, "logprob_drift": drift}
+
+    async def save(self, name: str, ttl_seconds: int | None) -> SavedWeights:
+        """Save weights and optimiser under `name`; the session is clean at the new state."""
+        future = await _translated(
+            self._live().save_state_async(name, ttl_seconds=ttl_seconds, overwrite=True)
+        )
+        saved = await _translated(_resolved(future))
+        self.policy_ref, self.dirty = saved.path, False
+        return SavedWeights(saved.path, saved.size or 0, self._live().training_run_cuid)
+
+    async def save_sampler_weights(self, name: str) -> SavedWeights:
+        """Save the present weights for inference, kept for good."""
+        future = await _translated(self._live().save_weights_for_sampler_async(name))
+        saved = await _translated(_resolved(future))
+        return SavedWeights(saved.path, saved.size or 0, self._live().training_run_cuid)
+
+
+async def _resolved(future: Any) -> Any:
+    """The result of an SDK future, as a coroutine."""
+    return await future
+
+
+def _adam(adam: AdamSettings) -> trio.AdamParams:
+    return trio.AdamParams(
+        learning_rate=adam.learning_rate,
+        beta1=adam.beta1,
+        beta2=adam.beta2,
+        eps=adam.eps,
+        weight_decay=adam.weight_decay,
+        grad_clip_norm=adam.grad_clip_norm,
+    )
+
+
+def _to_service(datum: Datum) -> trio.Datum:
+    return trio.Datum(
+        model_input=trio.ModelInput.from_ints(datum.input_tokens.tolist()),
+        loss_fn_inputs={
+            "target_tokens": datum.target_tokens.astype(np.int64),
+            "logprobs": datum.logprobs.astype(np.float32),
+            "advantages": datum.advantages.astype(np.float32),
+        },
+    )
+
+
+def _logprob_drift(datums: Sequence[Datum], outputs: Sequence[Any]) -> float | None:
+    """Mean |new - old| over trained tokens; None when the service returns no logprobs."""
+    differences = []
+    for datum, output in zip(datums, outputs, strict=False):
+        returned = output.get("logprobs")
+        if returned is None:
+            return None
+        new = np.asarray(returned.to_numpy(), np.float64)
+        trained = datum.advantages != 0
+        differences.append(np.abs(new - datum.logprobs)[trained])
+    joined = np.concatenate(differences) if differences else np.zeros(0)
+    return float(joined.mean()) if joined.size else None

@@ -1,0 +1,166 @@
+"""Trajectories on disk: one Parquet file a finished group, one a finished step or evaluation.
+
+While a step runs, each finished group is a file of its own in a directory; `finish` merges them
+into one Parquet file beside the directory and removes the parts. Every file is written beside
+and renamed, so a kill leaves whole groups and nothing else. Once the merged file is there, parts
+that a kill left behind are ignored.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from searchr1.files import replacing
+from searchr1.trajectory import (
+    Question,
+    SearchItem,
+    SearchRecord,
+    StopReason,
+    Trajectory,
+    TurnRecord,
+)
+
+_TURN = pa.struct(
+    [
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+        ("text", pa.string()),
+        ("kind", pa.string()),
+        ("seconds", pa.float64()),
+    ]
+)
+_ITEM = pa.struct([("title", pa.string()), ("text", pa.string()), ("url", pa.string())])
+_SEARCH = pa.struct(
+    [
+        ("turn", pa.int32()),
+        ("query", pa.string()),
+        ("ok", pa.bool_()),
+        ("error", pa.string()),
+        ("items", pa.list_(_ITEM)),
+        ("observation", pa.string()),
+        ("seconds", pa.float64()),
+        ("cached", pa.bool_()),
+        ("cost", pa.float64()),
+    ]
+)
+SCHEMA = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("question", pa.string()),
+        ("answers", pa.list_(pa.string())),
+        ("source", pa.string()),
+        ("index", pa.int32()),
+        ("tokens", pa.list_(pa.int32())),
+        ("loss_mask", pa.list_(pa.bool_())),
+        ("logprobs", pa.list_(pa.float32())),
+        ("turns", pa.list_(_TURN)),
+        ("searches", pa.list_(_SEARCH)),
+        ("stop_reason", pa.string()),
+        ("error", pa.string()),
+        ("final_text", pa.string()),
+        ("answer", pa.string()),
+        ("reward", pa.float64()),
+        ("valid_format", pa.bool_()),
+        ("em", pa.bool_()),
+        ("em_squad", pa.bool_()),
+        ("f1", pa.float64()),
+        ("cover_em", pa.bool_()),
+        ("seconds", pa.float64()),
+    ]
+)
+"""One row a trajectory."""
+
+
+def to_row(trajectory: Trajectory) -> dict[str, object]:
+    """A trajectory as one row of `SCHEMA`."""
+    row = asdict(trajectory)
+    row.update(row.pop("question"))
+    return row
+
+
+def from_row(row: dict) -> Trajectory:
+    """The inverse of `to_row`, exact but for logprobs, which are stored as float32."""
+    searches = tuple(
+        SearchRecord(**{**search, "items": tuple(SearchItem(**item) for item in search["items"])})
+        for search in row["searches"]
+    )
+    question = Question(
+        question_id=row["question_id"],
+        question=row["question"],
+        answers=tuple(row["answers"]),
+        source=row["source"],
+    )
+    plain = {name: row[name] for name in SCHEMA.names if name not in asdict(question)}
+    plain.update(
+        tokens=tuple(row["tokens"]),
+        loss_mask=tuple(row["loss_mask"]),
+        logprobs=tuple(row["logprobs"]),
+        turns=tuple(TurnRecord(**turn) for turn in row["turns"]),
+        searches=searches,
+        stop_reason=StopReason(row["stop_reason"]),
+    )
+    return Trajectory(question=question, **plain)
+
+
+def write_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
+    """Write one Parquet file, atomically."""
+    table = pa.Table.from_pylist([to_row(t) for t in trajectories], schema=SCHEMA)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_trajectories(path: Path) -> list[Trajectory]:
+    """All trajectories of one Parquet file, in its order."""
+    return [from_row(row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
+
+
+class TrajectoryStore:
+    """The groups of one step, or the questions of one evaluation, by question id.
+
+    `path` is the merged file (`….parquet`); the parts lie in the directory of the same name
+    without the suffix.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.parts = path.with_suffix("")
+
+    def _part(self, question_id: str) -> Path:
+        return self.parts / f"{hashlib.sha256(question_id.encode()).hexdigest()[:24]}.parquet"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the merged file is there."""
+        return self.path.exists()
+
+    def write(self, question_id: str, trajectories: Sequence[Trajectory]) -> None:
+        """Store the finished group of one question."""
+        write_trajectories(self._part(question_id), trajectories)
+
+    def read(self) -> dict[str, list[Trajectory]]:
+        """The groups that are there, by question id."""
+        if self.finished:
+            found = read_trajectories(self.path)
+        else:
+            files = sorted(self.parts.glob("*.parquet")) if self.parts.exists() else []
+            found = [t for file in files for t in read_trajectories(file)]
+        groups: dict[str, list[Trajectory]] = {}
+        for trajectory in found:
+            groups.setdefault(trajectory.question.question_id, []).append(trajectory)
+        return groups
+
+    def finish(self, order: Iterable[str]) -> list[Trajectory]:
+        """Merge the groups in the order of these question ids into the one file, remove the
+        parts, and return all trajectories. Does nothing new when it has been done before.
+        Raises KeyError when a group is missing."""
+        groups = self.read()
+        merged = [trajectory for question_id in order for trajectory in groups[question_id]]
+        if not self.finished:
+            write_trajectories(self.path, merged)
+        shutil.rmtree(self.parts, ignore_errors=True)
+        return merged
