@@ -1,0 +1,1 @@
+"""What a person runs or schedules: one flow a file."""

@@ -7,6 +7,7 @@ or paid for, in a message that names the field.
 
 import hashlib
 import json
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import CliApp, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from searchr1.data.settings import DataSettings
 from searchr1.errors import SettingsError
@@ -34,7 +35,7 @@ class Profile(StrEnum):
     """PyTRIO and the DeepSeek Search API: the published settings."""
 
 
-class PolicyService(StrEnum):
+class ServiceKind(StrEnum):
     """Who samples and trains."""
 
     EMBEDDED = "embedded"
@@ -52,7 +53,7 @@ class PolicySettings(_Settings):
 
     profile: Profile = Profile.LOCAL
     """Named set of settings to start from."""
-    policy_service: PolicyService = PolicyService.PYTRIO
+    policy_service: ServiceKind = ServiceKind.PYTRIO
     """Who samples and trains: embedded or pytrio."""
     base_model: str = "Qwen/Qwen3.5-4B"
     """Model to start from; for the embedded engine a name or a folder that transformers loads."""
@@ -83,9 +84,6 @@ class RolloutSettings(_Settings):
     """Sampling temperature; 0 = greedy."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Nucleus sampling; 1 = off."""
-    max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of searches, or of trajectories, that may fail for outside reasons; with more the
-    step is not used and tried again."""
 
 
 class PrepareSettings(DataSettings, _Settings):
@@ -95,7 +93,11 @@ class PrepareSettings(DataSettings, _Settings):
     """Named set of settings to start from."""
 
 
-class TrainSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings):
+class WorkSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings):
+    """What training and evaluation have in common."""
+
+
+class TrainSettings(WorkSettings):
     """Settings of train."""
 
     run_name: str | None = None
@@ -134,7 +136,7 @@ class TrainSettings(PolicySettings, RolloutSettings, SearchSettings, DataSetting
     """Where metrics go: online, offline or disabled."""
 
 
-class EvalSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings):
+class EvalSettings(WorkSettings):
     """Settings of eval."""
 
     run: str | None = None
@@ -160,6 +162,15 @@ class EvalSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings
     """Also write results here as JSONL, one file an evaluated policy, with a summary line."""
 
 
+class PipelineSettings(TrainSettings):
+    """Settings of train-search-r1: those of training, and of the evaluation after it."""
+
+    question_set: str = "dev70"
+    """Prepared evaluation set."""
+    eval_temperature: Annotated[float, Field(ge=0)] = 0.0
+    """Sampling temperature of the evaluation; 0 = greedy."""
+
+
 class AnalyseSettings(_Settings):
     """Settings of analyse."""
 
@@ -179,7 +190,6 @@ OPERATIONAL = frozenset(
         "save_every",
         "sample_timeout",
         "sampling_concurrency",
-        "max_error_share",
         "swanlab_project",
         "swanlab_mode",
         "search_concurrency",
@@ -223,27 +233,46 @@ def resolve(model: type[S], given: Mapping[str, Any]) -> S:
             f"profile '{explicit['profile']}' is not known; choose one of {', '.join(Profile)}."
         ) from error
     values = profile_values(profile)
-    if "temperature" not in explicit and model.model_fields.get("samples"):
-        values.pop("temperature", None)  # a profile's temperature is for training
     base = {name: value for name, value in values.items() if name in model.model_fields}
     try:
         return model.model_validate(base | explicit)
     except ValidationError as error:
-        lines = [
-            f"  --{'-'.join(str(part) for part in problem['loc']).replace('_', '-')}: "
-            f"{problem['msg']}"
-            for problem in error.errors(include_url=False)
-        ]
-        raise SettingsError("some settings are wrong:\n" + "\n".join(lines)) from error
+        raise _wrong(error) from error
 
 
-def from_command_line(model: type[BaseModel], arguments: Sequence[str] | None = None) -> dict:
+def _wrong(error: ValidationError) -> SettingsError:
+    """One line a wrong field, as the person typed it."""
+    lines = [
+        f"  --{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False)
+    ]
+    return SettingsError("some settings are wrong:\n" + "\n".join(lines))
+
+
+def from_command_line(
+    model: type[BaseModel], arguments: Sequence[str] | None = None
+) -> dict[str, Any]:
     """What a person set on the command line, by field. Flags are the fields' names with dashes;
     `--help` and mistakes print and exit."""
-    parsed = CliApp.run(
-        model,
-        cli_args=list(arguments) if arguments is not None else None,
-        cli_settings_source=None,
-        model_config=SettingsConfigDict(),  # type: ignore[call-arg]
-    )
+
+    class CommandLine(model, BaseSettings):
+        model_config = SettingsConfigDict(
+            cli_parse_args=True if arguments is None else list(arguments),
+            cli_kebab_case="no_enums",
+            cli_implicit_flags=True,
+            cli_hide_none_type=True,
+            cli_prog_name=Path(sys.argv[0]).name,
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], **_: PydanticBaseSettingsSource
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return ()
+
+    CommandLine.__doc__ = model.__doc__
+    try:
+        parsed = CommandLine()
+    except ValidationError as error:
+        raise _wrong(error) from error
     return {name: getattr(parsed, name) for name in parsed.model_fields_set}

@@ -198,13 +198,14 @@ class Run:
         """Write a finished step to the ledger."""
         append_jsonl(self.directory / "ledger.jsonl", asdict(record))
 
-    def trajectories(self, step: int) -> TrajectoryStore:
+    def trajectories(self, step: int, policy_ref: str) -> TrajectoryStore:
         """Where the trajectories of a step lie."""
-        return TrajectoryStore(self.directory / "trajectories" / f"step_{step:05d}.parquet")
+        path = self.directory / "trajectories" / f"step_{step:05d}.parquet"
+        return TrajectoryStore(path, policy_ref)
 
-    def evaluation(self, name: str) -> TrajectoryStore:
+    def evaluation(self, name: str, policy_ref: str) -> TrajectoryStore:
         """Where the trajectories of an evaluation lie."""
-        return TrajectoryStore(self.directory / "evaluations" / f"{name}.parquet")
+        return TrajectoryStore(self.directory / "evaluations" / f"{name}.parquet", policy_ref)
 
     def checkpoints(self) -> dict[str, StepRecord]:
         """Kept checkpoints by name, in order of their steps."""

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from searchr1.files import replacing
 from searchr1.trajectory import (
+    Group,
     Question,
     SearchItem,
     SearchRecord,
@@ -122,45 +123,54 @@ def read_trajectories(path: Path) -> list[Trajectory]:
 class TrajectoryStore:
     """The groups of one step, or the questions of one evaluation, by question id.
 
-    `path` is the merged file (`….parquet`); the parts lie in the directory of the same name
-    without the suffix.
+    `path` is the merged file (`….parquet`); the parts lie in a directory beside it, whose name
+    holds `policy_ref`, so that parts sampled from another policy are never taken up.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, policy_ref: str) -> None:
         self.path = path
-        self.parts = path.with_suffix("")
-
-    def _part(self, question_id: str) -> Path:
-        return self.parts / f"{hashlib.sha256(question_id.encode()).hexdigest()[:24]}.parquet"
+        self.parts = path.with_name(f"{path.stem}.{_short_hash(policy_ref)}")
 
     @property
     def finished(self) -> bool:
         """Whether the merged file is there."""
         return self.path.exists()
 
-    def write(self, question_id: str, trajectories: Sequence[Trajectory]) -> None:
-        """Store the finished group of one question."""
-        write_trajectories(self._part(question_id), trajectories)
+    def write(self, group: Group) -> None:
+        """Store a finished group."""
+        part = self.parts / f"{_short_hash(group.question.question_id)}.parquet"
+        write_trajectories(part, group.trajectories)
 
-    def read(self) -> dict[str, list[Trajectory]]:
+    def read(self) -> dict[str, Group]:
         """The groups that are there, by question id."""
         if self.finished:
             found = read_trajectories(self.path)
         else:
-            files = sorted(self.parts.glob("*.parquet")) if self.parts.exists() else []
-            found = [t for file in files for t in read_trajectories(file)]
-        groups: dict[str, list[Trajectory]] = {}
+            files = sorted(self.parts.glob("*.parquet"))
+            found = [trajectory for file in files for trajectory in read_trajectories(file)]
+        by_question: dict[str, list[Trajectory]] = {}
         for trajectory in found:
-            groups.setdefault(trajectory.question.question_id, []).append(trajectory)
+            by_question.setdefault(trajectory.question.question_id, []).append(trajectory)
+        return {
+            question_id: Group(trajectories[0].question, tuple(trajectories))
+            for question_id, trajectories in by_question.items()
+        }
+
+    def discard(self, question_id: str) -> None:
+        """Remove the part of one question, so that it is sampled anew."""
+        (self.parts / f"{_short_hash(question_id)}.parquet").unlink(missing_ok=True)
+
+    def finish(self, order: Iterable[str]) -> list[Group]:
+        """Merge the groups in the order of these question ids into the one file, remove the
+        parts, and return the groups. Does nothing new when it has been done before.
+        Raises KeyError when a group is missing."""
+        by_question = self.read()
+        groups = [by_question[question_id] for question_id in order]
+        if not self.finished:
+            write_trajectories(self.path, [t for group in groups for t in group.trajectories])
+        shutil.rmtree(self.parts, ignore_errors=True)
         return groups
 
-    def finish(self, order: Iterable[str]) -> list[Trajectory]:
-        """Merge the groups in the order of these question ids into the one file, remove the
-        parts, and return all trajectories. Does nothing new when it has been done before.
-        Raises KeyError when a group is missing."""
-        groups = self.read()
-        merged = [trajectory for question_id in order for trajectory in groups[question_id]]
-        if not self.finished:
-            write_trajectories(self.path, merged)
-        shutil.rmtree(self.parts, ignore_errors=True)
-        return merged
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

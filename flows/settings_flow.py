@@ -1,0 +1,80 @@
+"""A flow whose parameters are the fields of a settings model, and its command line.
+
+The parameters are flat (`-p max_steps=100`), typed, described and validated, in the UI's form as
+on the command line. All are optional: what is not given comes from the profile.
+"""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import tasks  # noqa: F401  (settles Prefect's environment before Prefect is imported)
+from prefect import Flow, flow
+from pydantic import BaseModel
+
+from searchr1.config import from_command_line, resolve
+from searchr1.errors import SearchR1Error
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def settings_flow(
+    model: type[S], *, name: str, **options: Any
+) -> Callable[[Callable[[S], Awaitable[Any]]], Flow[..., Any]]:
+    """Decorate `async def body(settings)`: a flow called `name` that resolves its parameters to
+    settings of `model` and runs the body."""
+
+    def decorate(body: Callable[[S], Awaitable[Any]]) -> Flow[..., Any]:
+        async def run(**parameters: Any) -> Any:
+            return await body(resolve(model, parameters))
+
+        run.__name__ = run.__qualname__ = body.__name__
+        run.__module__ = body.__module__
+        run.__doc__ = _documentation(body, model)
+        run.__signature__ = _signature(model)  # type: ignore[attr-defined]
+        return flow(name=name, **options)(run)
+
+    return decorate
+
+
+def _signature(model: type[BaseModel]) -> inspect.Signature:
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=info.rebuild_annotation() | None,
+        )
+        for name, info in model.model_fields.items()
+    ]
+    return inspect.Signature(parameters)
+
+
+def _documentation(body: Callable[..., Any], model: type[BaseModel]) -> str:
+    lines = [
+        f"    {name}: {(info.description or '').splitlines()[0]}"
+        for name, info in model.model_fields.items()
+        if info.description
+    ]
+    return "\n".join([inspect.getdoc(body) or "", "", "Args:", *lines])
+
+
+def main(the_flow: Flow[..., Any], model: type[BaseModel]) -> None:
+    """The command line of a flow: `python flows/….py --max-steps 20`. Wrong settings end with one
+    clear message and status 2, before Prefect is started; a failed flow ends with status 1."""
+    try:
+        given = from_command_line(model)
+        resolve(model, given)
+    except SearchR1Error as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    try:
+        asyncio.run(the_flow(**given))
+    except SearchR1Error as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("Interrupted. Start it again with the same --run-name to go on.", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -1,0 +1,108 @@
+"""Train: a rollout task and an update task a step, each kept, retried and resumed.
+
+    python flows/train_flow.py --profile deepseek --max-steps 20 --save-every 5
+
+A run of the same name is taken up after its last finished step.
+"""
+
+import asyncio
+
+from prefect import get_run_logger
+from prefect.context import FlowRunContext
+from prefect.runtime import flow_run
+
+from flows.settings_flow import main, settings_flow
+from searchr1.config import TrainSettings, digest, identity
+from searchr1.data import BatchSchedule
+from searchr1.policy import LoraSettings
+from searchr1.runs import Run, StepRecord
+from searchr1.tracking import Tracker
+from searchr1.workbench import open_workbench
+from tasks.rollout import rollout
+from tasks.update import initial_state, update
+from tasks.workbench import Training, current_training
+
+
+@settings_flow(TrainSettings, name="train")
+async def train(settings: TrainSettings) -> str:
+    """Teach a policy to search, by reinforcement learning with group-relative advantages.
+
+    Returns the name of the run.
+    """
+    name = settings.run_name or default_run_name(settings)
+    run = Run.start(
+        settings.runs_dir, name, settings.model_dump(mode="json"), identity(settings)
+    )
+    get_run_logger().info(_plan(settings, run))
+    with run.lock():
+        async with open_workbench(settings, "train") as bench:
+            lora = LoraSettings(
+                settings.base_model, settings.lora_rank, settings.seed, settings.train_unembed
+            )
+            schedule = BatchSchedule(
+                bench.questions,
+                settings.seed,
+                settings.questions_per_batch,
+                settings.source_weights or None,
+            )
+            session = bench.policies.session(lora)
+            current_training.set(
+                Training(run, settings, digest(identity(settings)), bench, session, schedule)
+            )
+            await _steps(settings, run)
+    return run.name
+
+
+async def _steps(settings: TrainSettings, run: Run) -> None:
+    """All steps, those that are done already included: their tasks return at once."""
+    logger = get_run_logger()
+    done = await asyncio.to_thread(run.ledger)
+    tracker = Tracker(
+        settings.swanlab_mode,
+        settings.swanlab_project,
+        run.name,
+        run.run_id,
+        run.directory / "swanlog",
+        run.settings,
+    )
+    with tracker:
+        record = await initial_state(run.name, settings.resume_state)
+        for step in range(1, settings.max_steps + 1):
+            rolled = await rollout(run.name, step, record.state)
+            record = await update(run.name, step, record.state, rolled)
+            if step not in done:
+                tracker.log(record.metrics, step)
+                logger.info(_line(record, settings.max_steps))
+
+
+def default_run_name(settings: TrainSettings) -> str:
+    """A new name for a new flow run; the same one when Prefect retries that flow run."""
+    context = FlowRunContext.get()
+    root = flow_run.root_flow_run_id or (context and context.flow_run and context.flow_run.id)
+    return f"{settings.profile}-{str(root)[:8]}"
+
+
+def _plan(settings: TrainSettings, run: Run) -> str:
+    last = max(run.ledger(), default=0)
+    begins = f"goes on after step {last}" if last else "begins"
+    return (
+        f"run '{run.name}' {begins}: {settings.max_steps} steps of "
+        f"{settings.questions_per_batch} questions x {settings.group_size} trajectories, "
+        f"{settings.base_model} on {settings.policy_service}, search by "
+        f"{settings.search_backend}; kept in {run.directory}"
+    )
+
+
+def _line(record: StepRecord, max_steps: int) -> str:
+    metrics = record.metrics
+    kept = f", checkpoint {record.checkpoint}" if record.checkpoint else ""
+    return (
+        f"step {record.step}/{max_steps}: reward {metrics['reward/mean']:.2f}, "
+        f"right {metrics['reward/correct']:.0%}, format {metrics['reward/format']:.0%}, "
+        f"searches {metrics['rollout/search_calls']:.2f}, "
+        f"{record.datums} datums, {metrics['time/step_seconds']:.1f} s{kept}"
+    )
+
+
+if __name__ == "__main__":
+    main(train, TrainSettings)

@@ -1,0 +1,95 @@
+"""Settings of the data layer: where the questions come from and where they are kept.
+
+Flat, so that the settings of a whole run can inherit them and derive flags from them. The
+training finds the prepared files by `data_dir` alone.
+"""
+
+import hashlib
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, PositiveFloat
+
+PREPARATION_VERSION = 1
+"""Goes up when the same input would give other files; older preparations are then made anew."""
+
+
+class DataSource(StrEnum):
+    """Where the raw questions come from."""
+
+    HUB = "hub"
+    """The published set on the Hugging Face hub."""
+    MODELSCOPE = "modelscope"
+    """The mirror of the published set on ModelScope, at a pinned revision."""
+    FILES = "files"
+    """One's own Parquet or JSONL files."""
+    WORLD = "world"
+    """The built-in invented world."""
+
+
+def _default_data_dir(validated: dict[str, Any]) -> Path:
+    return Path("data") / validated["source"].value
+
+
+class DataSettings(BaseModel):
+    """What to prepare, and where. Only `data_dir` and `source_weights` matter to the training."""
+
+    source: DataSource = Field(
+        DataSource.HUB,
+        description="where the raw questions come from: hub, modelscope, files or world",
+    )
+    data_dir: Path = Field(
+        default_factory=_default_data_dir,
+        description="folder of the prepared questions; by default data/ and the source's name",
+    )
+    source_files: tuple[Path, ...] = Field(
+        (),
+        description="for source files: Parquet or JSONL files (or folders of them) whose names "
+        "hold train, test or dev",
+    )
+    revision: str | None = Field(
+        None,
+        description="for sources hub and modelscope: branch, tag or commit to fetch; by default "
+        "the hub's main branch, and the mirror's commit that this program was written against",
+    )
+    drop_overlap: bool = Field(
+        False,
+        description="remove from the training questions those that are also evaluation questions",
+    )
+    max_rejected_share: float = Field(
+        0.005,
+        ge=0,
+        le=1,
+        description="stop when a larger share of the raw rows has to be rejected",
+    )
+    jsonl: bool = Field(
+        False,
+        description="also write each file as JSONL with id, question, answers and data_source",
+    )
+    world_seed: int = Field(
+        17, ge=0, lt=1000, description="for source world: which invented world to build"
+    )
+    source_weights: dict[str, Annotated[float, PositiveFloat]] = Field(
+        default_factory=dict,
+        description="share of each source in the training batches, for example "
+        '{"nq": 1, "hotpotqa": 2}; a source that is not named is not drawn; empty: every '
+        "question equally often",
+    )
+
+
+_PREPARED = ("source", "source_files", "revision", "drop_overlap", "jsonl", "world_seed")
+
+
+def preparation_digest(settings: DataSettings) -> str:
+    """Hex digest of what decides the content of the prepared files, the raw files apart."""
+    chosen = settings.model_dump(mode="json", include=set(_PREPARED))
+    text = json.dumps({"version": PREPARATION_VERSION, **chosen}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def preparation_command(settings: DataSettings) -> str:
+    """The shell command that prepares these settings' data."""
+    command = f"python flows/prepare_flow.py --source {settings.source}"
+    return f"{command} --data-dir {settings.data_dir}"

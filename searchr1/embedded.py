@@ -1,0 +1,129 @@
+"""The embedded engine as a child process: started for whoever needs it, shared, stopped at the end.
+
+The child is tied to this process by its standard input: when this process ends, however it ends,
+the pipe closes and the engine stops. Its checkpoints stay in its home folder, so the next engine
+has them.
+"""
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from searchr1.errors import RetryableError, SettingsError
+from searchr1.policy import ServiceAddress
+from searchr1.tiny_policy import MODEL_NAME, WEIGHTS
+
+START_SECONDS = 120.0
+RETRY_SECONDS = 30.0
+"""How long the SDK retries; on one's own machine a dead engine does not come back by itself."""
+
+
+class EngineFailed(RetryableError):
+    """The embedded engine did not start."""
+
+
+@dataclass
+class _Child:
+    process: subprocess.Popen[bytes]
+    address: ServiceAddress
+    users: int = 0
+
+
+_children: dict[tuple[Path, str], _Child] = {}
+
+
+def check_installed() -> None:
+    """Raise SettingsError unless the extra `local` is installed."""
+    missing = [
+        name for name in ("torch", "peft", "starlette", "uvicorn") if find_spec(name) is None
+    ]
+    if missing:
+        raise SettingsError(
+            f"the embedded engine needs {', '.join(missing)}. Install the project with its extra: "
+            "pip install -e '.[local]'"
+        )
+
+
+def model_folder(base_model: str) -> Path:
+    """The folder of a model for the embedded engine: the built-in policy by name, else a path."""
+    folder = WEIGHTS if base_model == MODEL_NAME else Path(base_model)
+    if not (folder / "config.json").exists():
+        raise SettingsError(
+            f"the embedded engine finds no model at '{base_model}'. Give --base-model "
+            f"{MODEL_NAME}, or a folder that transformers can load."
+        )
+    return folder
+
+
+@contextmanager
+def embedded_engine(home: Path, base_model: str) -> Iterator[ServiceAddress]:
+    """The address of a running engine that keeps its checkpoints in `home`. One engine serves all
+    users within this process; the last one to leave stops it. Raises EngineFailed."""
+    check_installed()
+    key = (home.resolve(), base_model)
+    child = _children.get(key)
+    if child is None or child.process.poll() is not None:
+        child = _children[key] = _start(home.resolve(), base_model)
+    child.users += 1
+    try:
+        yield child.address
+    finally:
+        child.users -= 1
+        if child.users == 0:
+            _children.pop(key, None)
+            _stop(child)
+
+
+def _start(home: Path, base_model: str) -> _Child:
+    home.mkdir(parents=True, exist_ok=True)
+    api_key = secrets.token_hex(16)
+    port_file = Path(tempfile.mkdtemp(prefix="searchr1-engine-")) / "url"
+    log = home / "engine.log"
+    command = [
+        *(sys.executable, "-m", "searchr1.engine"),
+        *("--port", "0", "--port-file", str(port_file), "--home", str(home)),
+        *("--model", f"{base_model}={model_folder(base_model)}", "--exit-with-parent"),
+    ]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            env=_environment(api_key),
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while not port_file.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise EngineFailed(f"the embedded engine did not start; its log is {log}")
+        time.sleep(0.05)
+    address = ServiceAddress(
+        base_url=port_file.read_text().strip(),
+        api_key=api_key,
+        home=home / "sdk",
+        retry_seconds=RETRY_SECONDS,
+    )
+    return _Child(process, address)
+
+
+def _environment(api_key: str) -> dict[str, str]:
+    return {**os.environ, "SEARCHR1_ENGINE_KEY": api_key, "TOKENIZERS_PARALLELISM": "false"}
+
+
+def _stop(child: _Child) -> None:
+    child.process.terminate()
+    try:
+        child.process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        child.process.kill()
+        child.process.wait()

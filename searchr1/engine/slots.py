@@ -1,0 +1,407 @@
+"""Key/value caches for batched decoding where rows come and go between steps.
+
+A `Decoder` holds the caches of a set of rows, numbered 0..n-1. `SlotDecoder` is the fast one, for
+models whose layers are all plain attention; `PaddedDecoder` works with any cache that
+transformers has (sliding windows, linear attention) but takes new rows only when it is empty.
+Both give the same logits.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from searchr1.engine.model import BaseModel, logits_at, takes
+from searchr1.engine.scoring import pad
+
+PREFILL_TOKENS = 4096
+"""Padded tokens of one prefill pass."""
+CAPACITY_STEP = 128
+"""Cache lengths are multiples of this."""
+
+
+class Decoder(Protocol):
+    """Batched next-token logits over a changing set of rows."""
+
+    rows: int
+    computed_tokens: int
+    """Prompt tokens that went through the model."""
+    reused_tokens: int
+    """Prompt tokens whose keys and values were there already."""
+
+    def room(self, lengths: Sequence[int]) -> int:
+        """How many of the waiting prompts (by their lengths, in order) may join now."""
+        ...
+
+    def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
+        """Add rows at the end. Returns which prompt each new row has, and the logits
+        [new rows, V] after it."""
+        ...
+
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        """Feed one token to each row; returns the next logits [rows, V]."""
+        ...
+
+    def remove(self, row: int) -> None:
+        """Drop a row; the last row takes its number."""
+        ...
+
+
+class _SlotLayer(CacheLayerMixin):
+    """Keys and values [slots, heads, capacity, size] of one layer; writes go where `plan` says."""
+
+    def __init__(self, plan: "SlotDecoder") -> None:
+        super().__init__()
+        self._plan = plan
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        # Zeros, not garbage: a masked place still enters the sum with weight 0, and 0 * NaN = NaN.
+        plan = self._plan
+        for name, new in (("keys", key_states), ("values", value_states)):
+            shape = (len(plan.stored), new.shape[1], plan.capacity, new.shape[3])
+            setattr(self, name, torch.zeros(shape, dtype=new.dtype, device=new.device))
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        plan = self._plan
+        self.keys[plan.at_rows, :, plan.at_positions] = key_states.transpose(1, 2)
+        self.values[plan.at_rows, :, plan.at_positions] = value_states.transpose(1, 2)
+        return (
+            self.keys[plan.first : plan.last, :, : plan.length],
+            self.values[plan.first : plan.last, :, : plan.length],
+        )
+
+    def resize(self, slots: int, capacity: int) -> None:
+        """Make room; what is stored stays."""
+        if not self.is_initialized:
+            return
+        for name in ("keys", "values"):
+            old = getattr(self, name)
+            new = old.new_zeros(slots, old.shape[1], capacity, old.shape[3])
+            kept, length = min(slots, old.shape[0]), min(capacity, old.shape[2])
+            new[:kept, :, :length] = old[:kept, :, :length]
+            setattr(self, name, new)
+
+    def copy(self, source: int, targets: list[int], length: int) -> None:
+        """Copy the first `length` places of a slot to other slots."""
+        assert self.keys is not None and self.values is not None
+        for tensor in (self.keys, self.values):
+            tensor[targets, :, :length] = tensor[source, :, :length]
+
+    def swap(self, one: int, other: int, length: int) -> None:
+        """Exchange the first `length` places of two slots."""
+        assert self.keys is not None and self.values is not None
+        for tensor in (self.keys, self.values):
+            tensor[[one, other], :, :length] = tensor[[other, one], :, :length]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._plan.length, 0
+
+    def get_seq_length(self) -> int:
+        return self._plan.length
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class SlotDecoder:
+    """Each row owns a slot of a preallocated cache; rows 0..n-1 sit in slots 0..n-1.
+
+    A removed row's slot keeps its keys and values, with the tokens they belong to. A prompt that
+    starts with exactly those tokens (the next turn of a conversation) takes the slot over and only
+    its new tokens go through the model. Equal prompts that join together are computed once.
+    """
+
+    def __init__(self, model: nn.Module, max_rows: int, cache_bytes: int, layers: int) -> None:
+        self.rows = 0
+        self.stored: list[list[int]] = []
+        """For each slot, the tokens whose keys and values it holds."""
+        self.capacity = CAPACITY_STEP
+        self.computed_tokens = 0
+        self.reused_tokens = 0
+        self._model = model
+        self._max_rows = max_rows
+        self._cache_bytes = cache_bytes
+        self._layers = [_SlotLayer(self) for _ in range(layers)]
+        self._cache = Cache(layers=list(self._layers))
+        self._argument = "cache" if takes(model, "cache") else "past_key_values"
+        parameter = next(model.parameters())
+        self._device, self._dtype = parameter.device, parameter.dtype
+        self._used: list[int] = []
+        self._clock = 0
+        self.first = self.last = self.length = 0
+        self.at_rows = self.at_positions = torch.zeros(0, dtype=torch.long)
+
+    def room(self, lengths: Sequence[int]) -> int:
+        count, longest = 0, max((len(self.stored[i]) for i in range(self.rows)), default=0)
+        for length in lengths:
+            longest = max(longest, length)
+            rows = self.rows + count + 1
+            if rows > min(self._max_rows, max(1, self._affordable(_rounded(longest)))):
+                break
+            count += 1
+        return count
+
+    def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
+        same: dict[tuple[int, ...], list[int]] = {}
+        for index, prompt in enumerate(prompts):
+            same.setdefault(tuple(prompt), []).append(index)
+        # Neighbours of similar length waste little padding.
+        distinct = sorted(same, key=lambda tokens: len(tokens) - self._reusable(list(tokens)))
+        start = self.rows
+        for tokens in distinct:
+            self._take_slot(list(tokens))
+        heads = self._prefill([list(tokens) for tokens in distinct], start)
+        order, sources = [same[tokens][0] for tokens in distinct], list(range(len(distinct)))
+        for leader, tokens in enumerate(distinct):
+            copies = same[tokens][1:]
+            targets = [self._take_slot([]) for _ in copies]
+            if targets:
+                for layer in self._layers:
+                    layer.copy(start + leader, targets, len(tokens))
+            for target in targets:
+                self.stored[target] = list(tokens)
+            order += copies
+            sources += [leader] * len(copies)
+        return order, heads[sources]
+
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        lengths = [len(self.stored[row]) for row in range(self.rows)]
+        self._lengthen(max(lengths) + 1)
+        ids = torch.tensor(tokens, device=self._device)[:, None]
+        logits = self._forward(ids, 0, lengths, [1] * len(lengths))
+        for row, token in enumerate(tokens):
+            self.stored[row].append(token)
+        return logits
+
+    def remove(self, row: int) -> None:
+        self._clock += 1
+        self._used[row] = self._clock
+        self._swap(row, self.rows - 1)
+        self.rows -= 1
+
+    def _prefill(self, prompts: list[list[int]], start: int) -> Tensor:
+        """Compute what the slots from `start` on do not hold yet; logits after each prompt."""
+        known = [len(self.stored[start + i]) for i in range(len(prompts))]
+        new = [prompt[k:] for prompt, k in zip(prompts, known, strict=True)]
+        groups = [range(1)]
+        for index in range(1, len(new)):
+            longer = range(groups[-1].start, index + 1)
+            if len(longer) * max(len(new[i]) for i in longer) <= PREFILL_TOKENS:
+                groups[-1] = longer
+            else:
+                groups.append(range(index, index + 1))
+        parts: list[Tensor] = []
+        for group in groups:
+            lengths = [len(new[i]) for i in group]
+            self._lengthen(max(known[i] for i in group) + max(lengths))
+            ids = pad([new[i] for i in group], 0, torch.long).to(self._device)
+            parts.append(self._forward(ids, start + group[0], [known[i] for i in group], lengths))
+        for index, prompt in enumerate(prompts):
+            self.stored[start + index] = list(prompt)
+            self.computed_tokens += len(new[index])
+            self.reused_tokens += known[index]
+        return torch.cat(parts)
+
+    def _forward(
+        self, ids: Tensor, first: int, known: list[int], new: list[int]
+    ) -> Tensor:
+        """Logits after the last new token of each of len(known) rows in slots from `first` on.
+
+        `ids` [b, m] is right-padded: `new` real tokens a row, at positions `known` onwards. What
+        padding writes into the cache lies beyond the row's end: masked now, overwritten later.
+        """
+        rows, width = ids.shape
+        begins = torch.tensor(known, device=self._device)
+        positions = begins[:, None] + torch.arange(width, device=self._device)
+        self.first, self.last = first, first + rows
+        self.length = max(k + n for k, n in zip(known, new, strict=True))
+        self.at_rows = torch.arange(first, first + rows, device=self._device)[:, None]
+        self.at_positions = positions
+        places = torch.arange(self.length, device=self._device)
+        hidden = places > positions[:, None, :, None]
+        mask = torch.zeros(hidden.shape, dtype=self._dtype, device=self._device)
+        mask.masked_fill_(hidden, torch.finfo(self._dtype).min)
+        ends = torch.tensor(new, device=self._device) - 1
+        picked = torch.arange(rows, device=self._device)
+        return logits_at(
+            self._model,
+            lambda states: states[picked, ends],
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions.clamp(max=self.length - 1),
+            use_cache=True,
+            **{self._argument: self._cache},
+        )
+
+    def _reusable(self, prompt: list[int]) -> int:
+        """Tokens of the prompt that some free slot holds already."""
+        slot = self._best_slot(prompt)
+        return 0 if slot is None else len(self.stored[slot])
+
+    def _best_slot(self, prompt: list[int]) -> int | None:
+        """The free slot with the most tokens that are a proper prefix of the prompt."""
+        best, most = None, 0
+        for slot in range(self.rows, len(self.stored)):
+            length = len(self.stored[slot])
+            if most < length < len(prompt) and self.stored[slot] == prompt[:length]:
+                best, most = slot, length
+        return best
+
+    def _take_slot(self, prompt: list[int]) -> int:
+        """Make row `rows` of a fitting free slot (its stored tokens start the prompt)."""
+        slot = self._best_slot(prompt)
+        if slot is None:
+            if self.rows == len(self.stored):
+                self._grow()
+            free = range(self.rows, len(self.stored))
+            slot = min(free, key=lambda i: (bool(self.stored[i]), self._used[i]))
+            if self.stored[slot] and self._may_grow():
+                slot = len(self.stored)
+                self._grow()
+            self.stored[slot] = []
+        self._swap(slot, self.rows)
+        self.rows += 1
+        return self.rows - 1
+
+    def _may_grow(self) -> bool:
+        slots = 2 * len(self.stored)
+        return slots <= 2 * self._max_rows and self._affordable(self.capacity) >= slots
+
+    def _grow(self) -> None:
+        """Twice as many slots."""
+        self._resize(max(8, 2 * len(self.stored)), self.capacity)
+
+    def _lengthen(self, length: int) -> None:
+        """Make every slot hold `length` tokens; unused slots go where memory would not do."""
+        capacity = _rounded(length)
+        if capacity > self.capacity:
+            slots = min(len(self.stored), max(self.rows, self._affordable(capacity)))
+            self._resize(slots, capacity)
+
+    def _affordable(self, capacity: int) -> int:
+        """Slots of that length that fit into the memory granted."""
+        return self._cache_bytes // max(1, capacity * self._bytes_per_token())
+
+    def _resize(self, slots: int, capacity: int) -> None:
+        for layer in self._layers:
+            layer.resize(slots, capacity)
+        self.stored = self.stored[:slots] + [[] for _ in range(slots - len(self.stored))]
+        self._used = self._used[:slots] + [0] * (slots - len(self._used))
+        self.capacity = capacity
+
+    def _swap(self, one: int, other: int) -> None:
+        if one == other:
+            return
+        length = max(len(self.stored[one]), len(self.stored[other]))
+        for layer in self._layers:
+            if layer.is_initialized:
+                layer.swap(one, other, length)
+        for items in (self.stored, self._used):
+            items[one], items[other] = items[other], items[one]
+
+    def _bytes_per_token(self) -> int:
+        """Keys and values of one token in all layers; 0 until the first pass has shown it."""
+        return sum(
+            2 * layer.keys.shape[1] * layer.keys.shape[3] * layer.keys.element_size()
+            for layer in self._layers
+            if layer.keys is not None
+        )
+
+
+class PaddedDecoder:
+    """Rows padded on the left to one length, in the cache that the model itself makes."""
+
+    def __init__(self, model: nn.Module, max_rows: int) -> None:
+        self.rows = 0
+        self.computed_tokens = 0
+        self.reused_tokens = 0
+        self._model = model
+        self._max_rows = max_rows
+        self._argument = "cache" if takes(model, "cache") else "past_key_values"
+        self._takes_positions = takes(model, "position_ids")
+        self._device = next(model.parameters()).device
+        self._cache: Any = None
+        self._mask = torch.zeros(0, 0, dtype=torch.long)
+
+    def room(self, lengths: Sequence[int]) -> int:
+        return 0 if self.rows else min(self._max_rows, len(lengths))
+
+    def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
+        if self.rows:
+            raise RuntimeError("a padded batch takes new rows only when it is empty")
+        self.rows = len(prompts)
+        self.computed_tokens += sum(map(len, prompts))
+        ids = pad([prompt[::-1] for prompt in prompts], 0, torch.long).flip(1)
+        mask = pad([[1] * len(prompt) for prompt in prompts], 0, torch.long).flip(1)
+        self._cache, self._mask = None, mask.to(self._device)
+        return list(range(self.rows)), self._forward(ids.to(self._device))
+
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        self._mask = torch.cat([self._mask, self._mask.new_ones(self.rows, 1)], dim=1)
+        return self._forward(torch.tensor(tokens, device=self._device)[:, None])
+
+    def remove(self, row: int) -> None:
+        keep = list(range(self.rows))
+        keep[row] = keep[-1]
+        self.rows -= 1
+        chosen = torch.tensor(keep[:-1], dtype=torch.long, device=self._device)
+        self._mask = self._mask[chosen]
+        if self.rows:
+            for layer in self._cache.layers:
+                layer.reorder_cache(chosen)
+        else:
+            self._cache = None
+
+    def _forward(self, ids: Tensor) -> Tensor:
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": self._mask}
+        if self._takes_positions:
+            positions = (self._mask.cumsum(1) - 1).clamp(min=0)
+            inputs["position_ids"] = positions[:, -ids.shape[1] :]
+        if self._cache is not None:
+            inputs[self._argument] = self._cache
+        head = self._model.get_output_embeddings()  # pyright: ignore
+        handle = head.register_forward_pre_hook(lambda _, arguments: (arguments[0][:, -1],))
+        try:
+            output = self._model(**inputs, use_cache=True)
+        finally:
+            handle.remove()
+        self._cache = output[self._argument]
+        return output.logits
+
+
+def _rounded(length: int) -> int:
+    return -(-length // CAPACITY_STEP) * CAPACITY_STEP
+
+
+def make_decoder(base: BaseModel, model: nn.Module, max_rows: int, cache_bytes: int) -> Decoder:
+    """The best decoder for a variant of `base`; what works is found out once, on the base."""
+    if base.plain_attention is None:
+        base.plain_attention = _slots_agree(base)
+    if base.plain_attention:
+        return SlotDecoder(model, max_rows, cache_bytes, base.layers)
+    return PaddedDecoder(model, max_rows)
+
+
+def _slots_agree(base: BaseModel) -> bool:
+    """Try `SlotDecoder` on two short prompts and compare with the model's own cache."""
+    if not base.full_attention_only:
+        return False
+    fast = SlotDecoder(base.base, 2, 1 << 30, base.layers)
+    reference = PaddedDecoder(base.base, 2)
+    prompts = [[0, 1, 2, 3, 4], [1, 2, 3]]
+    try:
+        order, first = fast.join(prompts)
+        _, expected = reference.join([prompts[i] for i in order])
+        pairs = [(first, expected), (fast.step([1, 2]), reference.step([1, 2]))]
+    except Exception:  # boundary: foreign model code; whatever it raises, the other decoder works
+        return False
+    tolerance = 1e-3 if base.dtype == torch.float32 else 0.5
+    return all(float((a.float() - b.float()).abs().max()) < tolerance for a, b in pairs)

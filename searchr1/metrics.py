@@ -1,0 +1,76 @@
+"""Metrics of one step, with the seed's names. Pure functions of the step's trajectories.
+
+A rate or mean is over the trajectories that say something about the policy (`valid`), unless its
+name says otherwise; `reward/mean_all` shows what the mean would have been with the others in.
+Search metrics are of this step alone, never cumulative.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from searchr1.advantage import GroupOutcome, group_advantages
+from searchr1.datum import trajectory_rewards
+from searchr1.protocol import TurnKind
+from searchr1.trajectory import Group, SearchRecord, StopReason
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0
+
+
+def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
+    """Metrics of a step's groups."""
+    everything = [trajectory for group in groups for trajectory in group.trajectories]
+    valid = [trajectory for trajectory in everything if trajectory.valid]
+    outcomes = Counter(group_advantages(trajectory_rewards(group)).outcome for group in groups)
+    reasons = Counter(trajectory.stop_reason for trajectory in everything)
+    by_source: dict[str, list[float]] = defaultdict(list)
+    for trajectory in valid:
+        by_source[trajectory.question.source].append(trajectory.reward)
+    turns = [turn for trajectory in valid for turn in trajectory.turns]
+    called = [turn for turn in turns if turn.kind != TurnKind.ANSWER]
+    metrics = {
+        "reward/mean": _mean([t.reward for t in valid]),
+        "reward/mean_all": _mean([t.reward for t in everything]),
+        "reward/correct": _mean([float(t.em) for t in valid]),
+        "reward/format": _mean([float(t.valid_format) for t in valid]),
+        "rollout/turns": _mean([len(t.turns) for t in valid]),
+        "rollout/search_calls": _mean([len(t.searches) for t in valid]),
+        "rollout/no_search_rate": _mean([float(not t.searches) for t in valid]),
+        "rollout/trajectory_tokens": _mean([len(t.tokens) for t in valid]),
+        "rollout/valid_tool_call_rate": _mean([float(t.kind == TurnKind.CALL) for t in called]),
+        "rollout/degenerate_group_rate": 1 - outcomes[GroupOutcome.MIXED] / max(1, len(groups)),
+        "rollout/all_right_group_rate": outcomes[GroupOutcome.ALL_RIGHT] / max(1, len(groups)),
+        "rollout/all_wrong_group_rate": outcomes[GroupOutcome.ALL_WRONG] / max(1, len(groups)),
+        "rollout/mean_logprob": _mean(
+            [lp for t in valid for lp, own in zip(t.logprobs, t.loss_mask, strict=True) if own]
+        ),
+    }
+    for source, rewards in sorted(by_source.items()):
+        metrics[f"reward/{source}"] = _mean(rewards)
+    for reason in StopReason:
+        metrics[f"rollout/{reason}_rate"] = reasons[reason] / max(1, len(everything))
+    searches = [search for trajectory in everything for search in trajectory.searches]
+    return metrics | search_metrics(searches)
+
+
+def search_metrics(searches: Sequence[SearchRecord]) -> dict[str, float]:
+    """How the search environment did, from the searches that trajectories made."""
+    asked = max(1, len(searches))
+    errors = Counter(search.error for search in searches if not search.ok)
+    fresh = [search.seconds for search in searches if not search.cached]
+    return {
+        "search/count": float(len(searches)),
+        "search/success_rate": sum(search.ok for search in searches) / asked,
+        "search/error_rate": sum(errors.values()) / asked,
+        "search/timeout_rate": errors["timeout"] / asked,
+        "search/429_rate": errors["rate_limited"] / asked,
+        "search/cached_rate": sum(search.cached for search in searches) / asked,
+        "search/latency": _mean(fresh),
+        "search/latency_p95": float(np.percentile(fresh, 95)) if fresh else 0.0,
+        "search/results": _mean([len(search.items) for search in searches if search.ok]),
+        "search/empty_rate": sum(search.ok and not search.items for search in searches) / asked,
+        "cost/search_usd": sum(search.cost for search in searches),
+    }

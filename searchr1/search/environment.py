@@ -1,0 +1,205 @@
+"""A provider with everything around it: the environment that the policy searches in.
+
+Outside to inside: statistics, query checks, kept answers, identical queries in flight, circuit
+breaker, concurrency limit, retries, and for each request the machine's shared rate and the
+request itself (`searchr1.search.http`). Every search ends in a `SearchResult` within the total
+time, or in a `SearchFatalError`.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import sqlite3
+import time
+from typing import Any, Self
+
+from searchr1.search.base import Fault, SearchErrorKind, SearchFatalError, SearchResult
+from searchr1.search.breaker import Admission, CircuitBreaker
+from searchr1.search.observation import clean_item
+from searchr1.search.provider import Answer, AttemptFailed, Effort, SearchProvider
+from searchr1.search.retries import ask_with_retries
+from searchr1.search.settings import CacheMode, SearchSettings
+from searchr1.search.statistics import SearchMeter, SearchStatistics
+from searchr1.search.store import AnswerStore, StoredAnswer, canonical
+
+logger = logging.getLogger(__name__)
+
+_CIRCUIT_OPEN = AttemptFailed(
+    SearchErrorKind.CIRCUIT_OPEN,
+    "Not sent: too many searches in a row failed. The next ones test whether the service is back.",
+)
+
+
+class SearchEnvironment:
+    """Implements `searchr1.search.base.SearchBackend`. Use it within one event loop, and close
+    it, or use it as an async context manager."""
+
+    def __init__(
+        self, provider: SearchProvider, settings: SearchSettings, store: AnswerStore | None
+    ) -> None:
+        """
+        Args:
+            store: kept answers, None in cache mode `off`.
+        """
+        self.provider = provider
+        self.name = provider.name
+        self.fingerprint: dict[str, Any] = {"backend": provider.name, **provider.fingerprint}
+        self.cache_mode = settings.search_cache
+        self._settings = settings
+        self._store = store
+        self._environment = canonical(self.fingerprint)
+        self._breaker = CircuitBreaker(
+            settings.search_circuit_failures, settings.search_circuit_seconds
+        )
+        self._slots = asyncio.Semaphore(settings.search_defaults.concurrency)
+        self._flights: dict[str, asyncio.Task[SearchResult]] = {}
+        self._recorded: set[str] = set()
+        self._meter = SearchMeter()
+
+    async def search(self, query: str) -> SearchResult:
+        """See `SearchBackend.search`."""
+        began = time.perf_counter()
+        query = query.encode("utf-8", "replace").decode()  # a lone surrogate is no text
+        result = self._check(query) or self._kept(query) or await self._shared(query)
+        result = dataclasses.replace(result, seconds=time.perf_counter() - began)
+        self._meter.record(result)
+        if result.error is not None and result.error.fault is Fault.FATAL:
+            raise SearchFatalError(result.error, result.message)
+        return result
+
+    def take_statistics(self) -> SearchStatistics:
+        """Statistics of the searches since the last call (or the beginning)."""
+        return self._meter.take()
+
+    async def aclose(self) -> None:
+        """See `SearchBackend.aclose`."""
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+        await self.provider.aclose()
+        if self._store is not None:
+            self._store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _check(self, query: str) -> SearchResult | None:
+        """A result for a query that cannot be sent."""
+        limit = self.provider.max_query
+        if not query.strip():
+            return _failure(SearchErrorKind.BAD_QUERY, "The query is empty.")
+        if limit is not None and len(query) > limit:
+            message = f"The query has {len(query)} characters; at most {limit} are allowed."
+            return _failure(SearchErrorKind.BAD_QUERY, message)
+        return None
+
+    def _kept(self, query: str) -> SearchResult | None:
+        """A result from the kept answers, or in `replay` the lack of one."""
+        if self._store is None:
+            return None
+        if self.cache_mode is CacheMode.RECORD and query not in self._recorded:
+            return None
+        try:
+            answer = self._store.get(self._environment, query)
+        except (sqlite3.Error, ValueError) as error:
+            logger.warning("The search cache cannot be read (%s).", type(error).__name__)
+            answer = None
+        if answer is not None:
+            return SearchResult(ok=True, items=answer.items, cached=True)
+        if self.cache_mode is CacheMode.REPLAY:
+            message = (
+                f"Replay: the recording {self._store.path} holds no answer for the query {query!r} "
+                f"in this environment. Record it with search_cache=record."
+            )
+            return _failure(SearchErrorKind.REPLAY_MISS, message)
+        return None
+
+    async def _shared(self, query: str) -> SearchResult:
+        """The result of the flight for this query; the first caller starts it. It goes on when
+        its callers are cancelled: it may be paid for already, and others may have joined."""
+        if joined := query in self._flights:
+            flight = self._flights[query]
+        else:
+            flight = self._flights[query] = asyncio.create_task(self._fly(query))
+            flight.add_done_callback(lambda _: self._flights.pop(query, None))
+        result = await asyncio.shield(flight)
+        if joined:
+            return SearchResult(
+                result.ok, result.items, result.error, result.message, joined=True
+            )
+        return result
+
+    async def _fly(self, query: str) -> SearchResult:
+        began = time.perf_counter()
+        effort = Effort()
+        try:
+            answer = await self._answer(query, effort)
+            items = tuple(clean_item(item) for item in answer.items)
+            cost = self.provider.price if answer.paid else 0.0
+            await self._keep(query, StoredAnswer(items, cost, time.perf_counter() - began))
+            result = SearchResult(ok=True, items=items, cost=cost, dropped=answer.dropped)
+        except AttemptFailed as failed:
+            result = _failure(failed.kind, failed.message)
+        return dataclasses.replace(result, **dataclasses.asdict(effort))
+
+    async def _answer(self, query: str, effort: Effort) -> Answer:
+        total = self._settings.search_total_timeout
+        try:
+            async with asyncio.timeout(total):
+                return await self._admitted(query, effort)
+        except TimeoutError:
+            if effort.requests:
+                message = f"No answer within {total:g} s, {effort.requests} requests sent."
+                raise AttemptFailed(SearchErrorKind.TIMEOUT, message) from None
+            message = (
+                f"Not sent within {total:g} s: search_concurrency or "
+                "search_requests_per_minute is too low for so many searches."
+            )
+            raise AttemptFailed(SearchErrorKind.QUEUE_TIMEOUT, message) from None
+
+    async def _admitted(self, query: str, effort: Effort) -> Answer:
+        began = time.perf_counter()
+        if self._breaker.is_open:  # asked before the queue, to fail fast, and again after it
+            raise _CIRCUIT_OPEN
+        async with self._slots:
+            admission = await self._breaker.admit()
+            effort.waited += time.perf_counter() - began
+            if admission is Admission.REFUSED:
+                raise _CIRCUIT_OPEN
+            alive = None
+            try:
+                answer = await self._attempts(query, effort, admission, began)
+                alive = True
+                return answer
+            except AttemptFailed as failed:
+                alive = failed.kind.fault is Fault.POLICY
+                raise
+            finally:
+                self._breaker.settle(admission, alive)
+
+    async def _attempts(
+        self, query: str, effort: Effort, admission: Admission, began: float
+    ) -> Answer:
+        attempts = 1 if admission is Admission.PROBE else self._settings.search_attempts
+        left = self._settings.search_total_timeout - (time.perf_counter() - began)
+        return await ask_with_retries(self.provider, query, effort, attempts, left)
+
+    async def _keep(self, query: str, answer: StoredAnswer) -> None:
+        """Keep an answer. It is never lost to the policy because the disk is full."""
+        if self._store is None:
+            return
+        try:
+            await asyncio.to_thread(self._store.put, self._environment, query, answer)
+            self._recorded.add(query)
+        except sqlite3.Error as error:
+            logger.warning(
+                "An answer could not be kept in %s (%s).", self._store.path, type(error).__name__
+            )
+
+
+def _failure(kind: SearchErrorKind, message: str) -> SearchResult:
+    return SearchResult(ok=False, error=kind, message=message)

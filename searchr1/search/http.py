@@ -1,0 +1,169 @@
+"""One HTTP request of a search service, and everything that may come back instead of JSON.
+
+Whatever a server sends, `HttpService.fetch` returns a JSON value or raises `AttemptFailed`.
+Server text is parsed, never quoted: not in messages, not in logs. Every request, a retry
+included, first takes its share of the rate that all processes keep together.
+"""
+
+import asyncio
+import json
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+import httpx
+
+from searchr1.search.base import SearchErrorKind
+from searchr1.search.provider import AttemptFailed, Effort
+from searchr1.search.rate import SharedRate
+from searchr1.search.retry_after import parse_retry_after
+
+_BODY_LIMIT = 32 * 1024 * 1024  # bytes; an honest answer is a thousand times smaller
+
+_STATUS_KINDS = {
+    400: SearchErrorKind.QUERY_REJECTED,
+    401: SearchErrorKind.CREDENTIAL,
+    402: SearchErrorKind.NO_BALANCE,
+    403: SearchErrorKind.FORBIDDEN,
+    408: SearchErrorKind.TIMEOUT,
+    413: SearchErrorKind.QUERY_REJECTED,
+    414: SearchErrorKind.QUERY_REJECTED,
+    422: SearchErrorKind.QUERY_REJECTED,
+    429: SearchErrorKind.RATE_LIMITED,
+}
+
+
+def status_kind(status: int) -> SearchErrorKind:
+    """What an HTTP status other than 200 means."""
+    if status in _STATUS_KINDS:
+        return _STATUS_KINDS[status]
+    return SearchErrorKind.SERVER_ERROR if status >= 500 else SearchErrorKind.PROTOCOL
+
+
+_MESSAGES = {
+    SearchErrorKind.QUERY_REJECTED: "The search service does not accept this query; "
+    "try another wording.",
+    SearchErrorKind.TIMEOUT: "{name} did not answer within {timeout:g} s.",
+    SearchErrorKind.CONNECTION: "The connection to {name} failed or broke off.",
+    SearchErrorKind.RATE_LIMITED: "{name} says that there are too many requests.",
+    SearchErrorKind.SERVER_ERROR: "{name} reports a failure of its own.",
+    SearchErrorKind.PROTOCOL: "{name} answered something else than its documented JSON.",
+    SearchErrorKind.CREDENTIAL: "{name} refuses the credential.",
+    SearchErrorKind.NO_BALANCE: "{name} asks for payment: the account has no balance left.",
+    SearchErrorKind.FORBIDDEN: "{name} refuses this client.",
+}
+
+
+class Reply(NamedTuple):
+    """A JSON answer with HTTP 200."""
+
+    value: Any
+    retry_after: float | None
+    """Seconds that the service asked to wait, capped: some report failures inside a 200."""
+
+
+class HttpService:
+    """A client with one connection pool for one service (HTTP/1.1, keep-alive)."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        headers: dict[str, str],
+        timeout: float,
+        concurrency: int,
+        rate: SharedRate | None,
+        max_retry_after: float,
+        fatal_hints: dict[SearchErrorKind, str],
+    ) -> None:
+        """
+        Args:
+            name: of the service, for messages.
+            headers: sent with every request.
+            timeout: seconds for one request and its answer.
+            rate: taken from before every request.
+            max_retry_after: seconds that Retry-After is believed at most.
+            fatal_hints: for each fatal kind, what a person has to do.
+        """
+        self.name = name
+        self._timeout = timeout
+        self._rate = rate
+        self._max_retry_after = max_retry_after
+        self._fatal_hints = fatal_hints
+        self.clock_offset: float | None = None
+        """Seconds by which the service's clock was ahead of ours at its last answer."""
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            timeout=timeout,
+            limits=httpx.Limits(
+                max_connections=concurrency, max_keepalive_connections=concurrency
+            ),
+        )
+
+    async def fetch(self, method: str, url: str, effort: Effort, **request: Any) -> Reply:
+        """Send one request and read its answer.
+
+        Args:
+            request: `params`, `json` or `headers`, as httpx takes them.
+
+        Raises:
+            AttemptFailed: the answer is not HTTP 200 with a JSON value.
+        """
+        if self._rate is not None:
+            began = time.perf_counter()
+            await self._rate.take()
+            effort.waited += time.perf_counter() - began
+        effort.requests += 1
+        try:
+            async with asyncio.timeout(self._timeout):
+                response, body = await self._exchange(method, url, request)
+        except (TimeoutError, httpx.TimeoutException):
+            effort.timeouts += 1
+            raise self.failure(SearchErrorKind.TIMEOUT) from None
+        except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError, OSError):
+            raise self.failure(SearchErrorKind.CONNECTION) from None
+        except Exception:  # boundary: one request; httpx and its codecs raise many kinds
+            raise self.failure(SearchErrorKind.PROTOCOL) from None
+        self._read_clock(response.headers.get("Date"))
+        retry_after = parse_retry_after(
+            response.headers.get("Retry-After"), time.time(), self._max_retry_after
+        )
+        if response.status_code != 200:
+            kind = status_kind(response.status_code)
+            effort.rate_limited += kind is SearchErrorKind.RATE_LIMITED
+            effort.timeouts += kind is SearchErrorKind.TIMEOUT
+            raise self.failure(kind, retry_after)
+        try:
+            return Reply(json.loads(body.decode("utf-8-sig")), retry_after)
+        except (ValueError, RecursionError):
+            raise self.failure(SearchErrorKind.PROTOCOL) from None
+
+    def failure(self, kind: SearchErrorKind, retry_after: float | None = None) -> AttemptFailed:
+        """The failure of an attempt, in our words."""
+        template = self._fatal_hints.get(kind) or _MESSAGES[kind]
+        message = template.format(name=self.name, timeout=self._timeout)
+        return AttemptFailed(kind, message, retry_after)
+
+    async def aclose(self) -> None:
+        """Close the connections and the shared rate."""
+        await self._client.aclose()
+        if self._rate is not None:
+            self._rate.close()
+
+    async def _exchange(
+        self, method: str, url: str, request: dict[str, Any]
+    ) -> tuple[httpx.Response, bytes]:
+        async with self._client.stream(method, url, **request) as response:
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > _BODY_LIMIT:
+                    raise ValueError("the answer is too long")
+            return response, bytes(body)
+
+    def _read_clock(self, date: str | None) -> None:
+        try:
+            sent = parsedate_to_datetime(date or "").timestamp()
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return
+        self.clock_offset = sent - time.time()

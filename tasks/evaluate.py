@@ -1,0 +1,147 @@
+"""The evaluation task: one policy on one question set, each finished question kept at once."""
+
+import asyncio
+import json
+from typing import Any
+
+from prefect import get_run_logger, task
+from prefect.context import TaskRunContext
+from pydantic import BaseModel
+
+from searchr1.config import digest
+from searchr1.files import write_text
+from searchr1.metrics import search_metrics
+from searchr1.rollout import RolloutContext, rollout_groups
+from searchr1.runs import now
+from searchr1.trajectory import Group
+from searchr1.workbench import limits, sampling_options
+from tasks.progress import progress
+from tasks.retries import RETRIES
+from tasks.spoiled import refuse_spoiled
+from tasks.workbench import Evaluating, current_evaluating
+
+BASE = "base"
+
+
+class Policy(BaseModel):
+    """What is evaluated."""
+
+    label: str
+    """"base", "step_10", or what a person sees for a given path."""
+    model_path: str | None
+    """Saved weights; None = the base model."""
+    step: int
+    """Of the checkpoint; 0 for the base model."""
+
+
+class Evaluated(BaseModel):
+    """Where the evaluation of a policy lies."""
+
+    policy: Policy
+    evaluation: str
+    """Its name: the file under the run's `evaluations`, without suffix."""
+    questions: int
+
+
+def evaluation_name(policy: Policy) -> str:
+    """Name of the evaluation: equal for equal policy, questions, sampling and environment."""
+    evaluating = current_evaluating.get()
+    settings = evaluating.settings
+    what = {
+        "model_path": policy.model_path,
+        "base_model": settings.base_model,
+        "questions": question_ids_digest(evaluating),
+        "samples": settings.samples,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "seed": settings.seed,
+        "environment": evaluating.bench.environment,
+    }
+    return f"{policy.label}.{settings.question_set}.{digest(what)}"
+
+
+def question_ids_digest(evaluating: Evaluating) -> str:
+    """Digest of the questions that are asked, in order."""
+    return digest({"ids": [question.question_id for question in evaluating.bench.questions]})
+
+
+def evaluation_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    """Prefect's cache key."""
+    run_id = current_evaluating.get().run.run_id
+    return f"evaluate.{run_id}.{evaluation_name(parameters['policy'])}"
+
+
+@task(
+    name="evaluate",
+    task_run_name="evaluate {run_name} {policy.label}",
+    persist_result=True,
+    result_serializer="json",
+    cache_key_fn=evaluation_key,
+    **RETRIES,
+)
+async def evaluate(run_name: str, policy: Policy) -> Evaluated:
+    """Let `policy` answer every question of the set. Finished questions are reused. Raises
+    SearchOutage or PolicyUnavailable when too much failed, to be tried again later."""
+    evaluating = current_evaluating.get()
+    settings, bench = evaluating.settings, evaluating.bench
+    name = evaluation_name(policy)
+    store = evaluating.run.evaluation(name, policy.model_path or BASE)
+    description = store.path.with_suffix(".json")
+    done = await asyncio.to_thread(store.read)
+    missing = [q for q in bench.questions if q.question_id not in done]
+    started = now()
+    if missing:
+        if done:
+            get_run_logger().info("%s: %d answered questions are reused", policy.label, len(done))
+        sampler = await bench.policies.sampler(
+            settings.base_model, policy.model_path, sampling_options(settings)
+        )
+        context = RolloutContext(
+            sampler=sampler,
+            backend=bench.backend,
+            chat=await bench.chat(sampler),
+            limits=limits(settings),
+            seed=settings.seed,
+        )
+        right: list[bool] = []
+
+        def keep(group: Group) -> None:
+            right.extend(trajectory.em for trajectory in group.trajectories)
+            store.write(group)
+
+        total = len(missing) * settings.samples
+        line = f"{policy.label}: %d/{total} answers, %d right"
+        async with progress(lambda: line % (len(right), sum(right))):
+            await rollout_groups(
+                missing,
+                settings.samples,
+                context,
+                on_group=keep,
+                max_in_flight=settings.batch_size,
+            )
+        await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share)
+    groups = await asyncio.to_thread(store.finish, [q.question_id for q in bench.questions])
+    searches = [s for group in groups for t in group.trajectories for s in t.searches]
+    if not description.exists():
+        text = {
+            "evaluation": name,
+            "run": evaluating.run.name,
+            "checkpoint": policy.label,
+            "model_path": policy.model_path,
+            "step": policy.step,
+            "question_set": settings.question_set,
+            "question_ids_digest": question_ids_digest(evaluating),
+            "questions": len(groups),
+            "samples": settings.samples,
+            "temperature": settings.temperature,
+            "environment": bench.environment,
+            "environment_fingerprint": bench.environment_fingerprint,
+            "settings": settings.model_dump(mode="json"),
+            "started_at": started,
+            "finished_at": now(),
+            "forced_mixed": False,
+            "search": search_metrics(searches),
+        }
+        write_text(description, json.dumps(text, indent=2) + "\n")
+    get_run_logger().info("%s: %d questions answered", policy.label, len(groups))
+    return Evaluated(policy=policy, evaluation=name, questions=len(groups))

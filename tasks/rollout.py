@@ -1,0 +1,106 @@
+"""The rollout task: the trajectories of one step, each finished group kept at once.
+
+A retry, or a new process, reuses the groups that are there. A step in which too much failed for
+outside reasons is a failed task, not a bad step: the spoiled groups are dropped, the others kept.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from prefect import get_run_logger, task
+from prefect.context import TaskRunContext
+from pydantic import BaseModel
+
+from searchr1.metrics import rollout_metrics
+from searchr1.policy import PolicyUnavailable
+from searchr1.rollout import RolloutContext, rollout_groups
+from searchr1.trajectory import Group, Question
+from searchr1.trajectory_store import TrajectoryStore
+from searchr1.workbench import limits, sampling_options
+from tasks.progress import progress
+from tasks.retries import RETRIES
+from tasks.spoiled import refuse_spoiled
+from tasks.workbench import Training, current_training
+
+
+class Rollout(BaseModel):
+    """What the rollout of a step came to; its trajectories are in the run's store."""
+
+    step: int
+    policy_ref: str
+    trajectories: int
+    metrics: dict[str, float]
+
+
+def rollout_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    """Prefect's cache key: the run, the settings that matter, and the step."""
+    training = current_training.get()
+    return f"rollout.{training.run.run_id}.{training.digest}.step-{parameters['step']:05d}"
+
+
+@task(
+    name="rollout",
+    task_run_name="rollout {run_name} step {step}",
+    persist_result=True,
+    result_serializer="json",
+    cache_key_fn=rollout_key,
+    **RETRIES,
+)
+async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
+    """Sample the groups of `step` from the policy saved at `policy_ref`. Raises SearchOutage or
+    PolicyUnavailable when too much failed, to be tried again later."""
+    training = current_training.get()
+    started = time.monotonic()
+    questions = training.schedule.batch(step)
+    store = training.run.trajectories(step, policy_ref)
+    done = await asyncio.to_thread(store.read)
+    missing = [question for question in questions if question.question_id not in done]
+    if missing:
+        if done:
+            get_run_logger().info("step %d: %d finished groups are reused", step, len(done))
+        await _sample(training, step, policy_ref, missing, store)
+        try:
+            await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)
+        except PolicyUnavailable:
+            training.session.discard()  # the next attempt opens a new client
+            raise
+    groups = await asyncio.to_thread(store.finish, [q.question_id for q in questions])
+    metrics = rollout_metrics(groups)
+    metrics["time/rollout_seconds"] = time.monotonic() - started
+    trajectories = sum(len(group.trajectories) for group in groups)
+    return Rollout(step=step, policy_ref=policy_ref, trajectories=trajectories, metrics=metrics)
+
+
+async def _sample(
+    training: Training,
+    step: int,
+    policy_ref: str,
+    questions: Sequence[Question],
+    store: TrajectoryStore,
+) -> None:
+    settings, session = training.settings, training.session
+    await session.open(policy_ref)
+    sampler = await session.sampler(sampling_options(settings))
+    context = RolloutContext(
+        sampler=sampler,
+        backend=training.bench.backend,
+        chat=await training.bench.chat(sampler),
+        limits=limits(settings),
+        seed=settings.seed * 1_000_003 + step,
+    )
+    rewards: list[float] = []
+
+    def keep(group: Group) -> None:
+        rewards.extend(t.reward for t in group.trajectories if t.valid)
+        store.write(group)
+
+    total = len(questions) * settings.group_size
+    async with progress(lambda: _progress(step, rewards, total)):
+        await rollout_groups(questions, settings.group_size, context, on_group=keep)
+
+
+def _progress(step: int, rewards: Sequence[float], total: int) -> str:
+    mean = sum(rewards) / max(1, len(rewards))
+    return f"step {step}: {len(rewards)}/{total} trajectories, reward {mean:.2f}"
