@@ -6,7 +6,7 @@ temporary name, are flushed to disk, and are renamed over the target.
 
 import hashlib
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +17,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed and renamed to `path`,
     on any exception it is removed and `path` is left as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         yield temporary
         with temporary.open("rb") as written:

@@ -79,8 +79,9 @@ def normalize(text: str) -> str:
     Idempotent. Hyphens are deleted, not replaced, as in the SQuAD rule: "Jean-Luc" is "jeanluc".
     """
     text = ZERO_WIDTH.sub("", text).translate(_TO_ASCII)
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
-    text = text.translate(_TO_ASCII).translate(_PUNCTUATION)
+    text = unicodedata.normalize("NFKC", text).lower().translate(_TO_ASCII)
+    # Once more, because lowering and deleting can bring a letter and its accent together.
+    text = unicodedata.normalize("NFKC", text.translate(_PUNCTUATION))
     return " ".join(_ARTICLE_BEFORE_WORD.sub("", text).split())
 
 

@@ -1,9 +1,9 @@
 """The units that Prefect retries, caches and shows: one concern a file.
 
-Prefect's own reports to its makers are switched off here, before Prefect is first imported.
+Prefect's reports to its makers are switched off: its client's here, its server's in
+`pyproject.toml` (`[tool.prefect]`).
 """
 
 import os
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")

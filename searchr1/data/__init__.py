@@ -2,7 +2,7 @@
 
 from searchr1.data.answers import clean_answers
 from searchr1.data.manifest import Manifest, read_manifest
-from searchr1.data.prepare import prepare
+from searchr1.data.preparation import prepare
 from searchr1.data.questions import CORPUS, QUESTION_SETS, corpus_path, load_questions
 from searchr1.data.schedule import BatchSchedule, Cursor
 from searchr1.data.settings import DataSettings, DataSource, preparation_command

@@ -44,77 +44,105 @@ class Cleaned(NamedTuple):
     """The questions in the raw files, and what was left out."""
 
     questions: pa.Table
-    """By `searchr1.data.questions.SCHEMA`, sorted by split and question id."""
+    """By `CLEAN_SCHEMA`, sorted by split and question id."""
     rejected: pa.Table
     """Columns file, row (0-based), split, source, id, question, reason; one row a rejected row."""
     rows_read: dict[str, dict[str, int]]
     """Raw rows by split and source, rejected ones included."""
 
 
+CLEAN_SCHEMA = SCHEMA.append(pa.field("key", pa.string()))
+"""A prepared question and its `question_key` (see `searchr1.data.sql`)."""
+
+
 def clean(files: Sequence[RawFile]) -> Cleaned:
     """Read and clean all raw files. Raises DataError when one cannot be read."""
     connection = connect()
     connection.execute(_TIDY_TABLE)
-    for file in files:
+    for number, file in enumerate(files):
         raw = read_raw(file.path)
         connection.register("raw", raw)
         connection.execute(
-            _TIDY, {"file": str(file.path), "split": file.split, "source": file.default_source}
+            _TIDY, {"file": number, "split": file.split, "source": file.default_source}
         )
         connection.unregister("raw")
-    connection.execute(_JUDGED)
+    for statement in (_DEFECTS, _DUPLICATES, _REPEATED_IDS):
+        connection.execute(statement)
+    columns = ", ".join(CLEAN_SCHEMA.names)
     questions = connection.sql(
-        """select question_id, question, answers, source, split from judged
-        where reason is null order by split, question_id"""
+        f"""select {columns} from tidy anti join rejected using (file, row)
+        order by split, question_id"""
     )
+    names = pa.table({"file": range(len(files)), "name": [str(file.path) for file in files]})
+    connection.register("names", names)
     rejected = connection.sql(
-        """select file, row, split, source, id, question, reason from judged
-        where reason is not null order by file, row"""
+        """select name as file, row, split, source, id, question, reason
+        from rejected join tidy using (file, row) join names using (file) order by file, row"""
     )
-    counts = connection.sql(
-        "select split, source, count(*) from judged group by all order by all"
-    ).fetchall()
     rows_read: dict[str, dict[str, int]] = {}
-    for split, source, count in counts:
+    for split, source, count in connection.sql(
+        "select split, source, count(*) from tidy group by all order by all"
+    ).fetchall():
         rows_read.setdefault(split, {})[source] = count
-    return Cleaned(questions.to_arrow_table().cast(SCHEMA), rejected.to_arrow_table(), rows_read)
+    return Cleaned(
+        questions.to_arrow_table().cast(CLEAN_SCHEMA), rejected.to_arrow_table(), rows_read
+    )
 
 
 _TIDY_TABLE = """
 create temp table tidy (
-    file varchar, split varchar, row bigint, readable boolean, source varchar,
-    id varchar, question varchar, key varchar, answers varchar[]
-)
+    file int, split varchar, row bigint, readable boolean, source varchar, id varchar,
+    question varchar, answers varchar[], key varchar, question_id varchar,
+    content ubigint, identity ubigint
+);
+create temp table rejected (file int, row bigint, reason varchar)
 """
 
+# The two hashes find the few rows that need a closer look; they decide nothing.
 _TIDY = """
 insert into tidy
-select $file, $split, row, readable,
-    coalesce(nullif(fold(source), ''), $source),
-    coalesce(nullif(fold(id), ''), left(sha256(concat(fold(question), answers::varchar)), 16)),
-    fold(question), question_key(question), answers
-from raw
+select *, hash(split, source, key, list_sort(answers)), hash(split, question_id)
+from (
+    select *, question_key(question), concat(source, ':', id) as question_id
+    from (
+        select $file, $split as split, row, readable,
+            coalesce(nullif(fold(source), ''), $source) as source,
+            coalesce(nullif(fold(id), ''), left(sha256(concat(question, answers::varchar)), 16))
+                as id,
+            fold(question) as question, answers
+        from raw
+    )
+) as folded(file, split, row, readable, source, id, question, answers, key, question_id)
 """
 
-_JUDGED = """
-create temp table judged as
-with complete as (
-    select *, concat(source, ':', id) as question_id,
-        case when not readable then 'unreadable'
-            when coalesce(key, '') = '' then 'blank_question'
-            when answers is null then 'no_answer'
-        end as defect
-    from tidy
-),
-distinct_questions as (
-    select *, coalesce(defect, case when row_number() over (
-        partition by split, source, key, list_sort(answers), defect
-        order by id, question, answers, file, row
-    ) > 1 then 'duplicate' end) as flaw
-    from complete
-)
-select *, coalesce(flaw, case when row_number() over (
-    partition by split, question_id, flaw order by question, answers, file, row
-) > 1 then 'repeated_id' end) as reason
-from distinct_questions
+_DEFECTS = """
+insert into rejected
+select file, row, case
+    when not readable then 'unreadable'
+    when coalesce(key, '') = '' then 'blank_question'
+    when answers is null then 'no_answer'
+end as reason
+from tidy where reason is not null
+"""
+
+_DUPLICATES = """
+insert into rejected
+with sound as (from tidy anti join rejected using (file, row))
+select file, row, 'duplicate'
+from sound
+where content in (select content from sound group by content having count(*) > 1)
+qualify row_number() over (
+    partition by split, source, key, list_sort(answers) order by id, question, answers, file, row
+) > 1
+"""
+
+_REPEATED_IDS = """
+insert into rejected
+with sound as (from tidy anti join rejected using (file, row))
+select file, row, 'repeated_id'
+from sound
+where identity in (select identity from sound group by identity having count(*) > 1)
+qualify row_number() over (
+    partition by split, question_id order by question, answers, file, row
+) > 1
 """

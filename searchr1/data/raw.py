@@ -57,7 +57,7 @@ def read_raw(path: Path) -> pa.Table:
 
 def _read_parquet(path: Path) -> tuple[pa.Table, Iterator[AnswerColumn]]:
     file = pq.ParquetFile(path)
-    rows = pa.chunked_array([pa.array(range(file.metadata.num_rows), pa.int64())])
+    rows = pa.chunked_array([np.arange(file.metadata.num_rows, dtype=np.int64)])
     if not set(QUESTION_FIELDS) & set(file.schema_arrow.names):
         raise _no_questions(path, file.schema_arrow.names)
 
@@ -139,14 +139,14 @@ def _with_answers(fields: pa.Table, columns: Iterator[AnswerColumn]) -> pa.Table
     found = [ROW_ANSWERS.empty_table()]
     missing = np.ones(len(fields), dtype=bool)
     for rows, values, is_json in columns:
-        mask = pa.array(missing)
-        part = AnswerColumn(rows.filter(mask), values.filter(mask), is_json)
-        found.append(clean_answer_column(part))
+        if not missing.all():
+            rows, values = rows.filter(pa.array(missing)), values.filter(pa.array(missing))
+        found.append(clean_answer_column(AnswerColumn(rows, values, is_json)))
         missing[found[-1]["row"].to_numpy()] = False
         if not missing.any():
             break
-    connection = connect()
-    connection.register("fields", fields)
-    connection.register("answers", pa.concat_tables(found))
-    joined = connection.sql("from fields left join answers using (row) order by row")
-    return joined.to_arrow_table().cast(RAW_SCHEMA)
+    answers = pa.concat_tables(found)
+    places = np.full(len(fields), -1)
+    places[answers["row"].to_numpy()] = np.arange(len(answers))
+    taken = answers["answers"].take(pa.array(places, mask=places < 0))
+    return fields.append_column("answers", taken).cast(RAW_SCHEMA)

@@ -26,16 +26,14 @@ class Splits(NamedTuple):
 
 
 def split_questions(questions: pa.Table, drop_overlap: bool) -> Splits:
-    """Split clean `questions` (by SCHEMA) into the question sets; with `drop_overlap`, without
+    """Split clean `questions` (by CLEAN_SCHEMA) into the question sets; with `drop_overlap`, without
     the training questions that are evaluation questions too."""
     connection = connect()
     connection.register("questions", questions)
     connection.execute(
         """
         create temp table train as
-        select *, question_key(question) in (
-            select question_key(question) from questions where split = 'test'
-        ) as shared
+        select *, key in (select key from questions where split = 'test') as shared
         from questions where split = 'train';
         create temp table test as
         select *, row_number() over (

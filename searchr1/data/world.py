@@ -204,7 +204,11 @@ def _entities(rng: random.Random, size: WorldSize, reserved: bool) -> dict[Kind,
 def _facts(
     rng: random.Random, entities: Mapping[Kind, tuple[str, ...]]
 ) -> dict[tuple[Relation, str], str]:
-    """A value for every relation of every entity, each drawn on its own."""
+    """A value for every relation of every entity, drawn independently; only capitals differ.
+
+    With one town the capital of two counties, a search for that town's own county would show the
+    two counties instead of the town.
+    """
     choices: dict[Kind, dict[Relation, Sequence[str]]] = {
         Kind.PERSON: {
             Relation.BIRTHPLACE: entities[Kind.TOWN],
@@ -221,14 +225,18 @@ def _facts(
             Relation.MAYOR: entities[Kind.PERSON],
         },
         Kind.RIVER: {Relation.LAKE: entities[Kind.LAKE]},
-        Kind.COUNTY: {Relation.CAPITAL: entities[Kind.TOWN]},
     }
-    return {
+    facts = {
         (relation, entity): rng.choice(values)
         for kind, relations in choices.items()
         for entity in entities[kind]
         for relation, values in relations.items()
     }
+    counties = entities[Kind.COUNTY]
+    capitals = rng.sample(entities[Kind.TOWN], len(counties))
+    for county, capital in zip(counties, capitals, strict=True):
+        facts[Relation.CAPITAL, county] = capital
+    return facts
 
 
 _TEXTS = {

@@ -206,4 +206,3 @@ def _read_header(path: Path) -> Checkpoint:
     fields["lora"] = LoraSettings(**fields["lora"])
     fields["kind"] = Kind(fields["kind"])
     return Checkpoint(**fields)
-

@@ -188,6 +188,7 @@ class Engine:
             await asyncio.sleep(settings.REAP_SECONDS)
             self.reap(time.time())
             await asyncio.to_thread(self.store.sweep)
+            await self.worker.run(self.worker.sampler.forget_idle)
 
     def reap(self, now: float) -> None:
         """End and forget what its client has left behind; see the times in `config`."""
@@ -215,7 +216,6 @@ class Engine:
         for token, (_, expires) in list(self.downloads.items()):
             if expires < now:
                 del self.downloads[token]
-        self.worker.forget_idle(settings.WEIGHTS_IDLE_SECONDS)
 
 
 def _forward(
@@ -247,5 +247,3 @@ def _forward_body(result: ForwardResult, auto_shift: bool) -> dict[str, object]:
             "token_count": result.token_count,
         },
     }
-
-

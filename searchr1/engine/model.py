@@ -139,9 +139,12 @@ def lora_targets(model: nn.Module, settings: LoraSettings) -> list[str]:
         for name, module in model.named_modules()
         if isinstance(module, (nn.Linear, Conv1D)) and module is not head
     }
-    wanted = (("attn", "attention"), settings.train_attn), (
-        ("mlp", "feed_forward"),
-        settings.train_mlp,
+    wanted = (
+        (("attn", "attention"), settings.train_attn),
+        (
+            ("mlp", "feed_forward"),
+            settings.train_mlp,
+        ),
     )
     known = [
         name

@@ -160,9 +160,7 @@ class TrainingRun(Record):
                 self._finish(event, EventStatus.FAILED, error=error)
         self.model = None
 
-    def _finish(
-        self, event: Event, status: EventStatus, error: EngineError | None = None
-    ) -> None:
+    def _finish(self, event: Event, status: EventStatus, error: EngineError | None = None) -> None:
         event.status = status
         if error is not None:
             event.error = error.body

@@ -7,6 +7,7 @@ Everything here runs in the torch thread but `Sampler.submit`, which only puts a
 
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from searchr1.engine.config import EngineConfig
+from searchr1.engine.config import WEIGHTS_IDLE_SECONDS, EngineConfig
 from searchr1.engine.draw import draw
 from searchr1.engine.errors import Code, EngineError
 from searchr1.engine.model import BaseModel
@@ -114,6 +115,7 @@ class Batch:
         self.waiting: deque[Row] = deque()
         self.rows: list[Row] = []
         """Row i is row i of the decoder."""
+        self.used = time.monotonic()
 
     @property
     def busy(self) -> bool:
@@ -121,6 +123,7 @@ class Batch:
 
     def step(self) -> None:
         """Let waiting rows join, then add one token to every row."""
+        self.used = time.monotonic()
         self._drop_cancelled()
         if self.rows:
             logits = self.decoder.step([row.tokens[-1] for row in self.rows])
@@ -227,11 +230,14 @@ class Sampler:
         self.counters["decoded_rows"] += len(batch.rows)
         self.counters["largest_batch"] = max(self.counters["largest_batch"], len(batch.rows))
 
-    def forget_idle(self, keep: int) -> None:
-        """Free the weights and caches of all idle batches but the `keep` last used ones."""
+    def forget_idle(self) -> None:
+        """Free weights and caches that nobody used for a while, or that are too many."""
         idle = [key for key, batch in self._batches.items() if not batch.busy]
-        for key in idle[: max(0, len(idle) - keep)]:
-            del self._batches[key]
+        surplus = len(idle) - self._config.idle_weights
+        oldest = time.monotonic() - WEIGHTS_IDLE_SECONDS
+        for place, key in enumerate(idle):
+            if place < surplus or self._batches[key].used < oldest:
+                del self._batches[key]
 
     def metrics(self) -> dict[str, int]:
         """Counters since the start, and what is in memory now."""
@@ -248,11 +254,9 @@ class Sampler:
         try:
             if job.key not in self._batches:
                 base, model = self._load(job.key)
-                decoder = make_decoder(
-                    base, model, self._config.max_rows, self._config.cache_bytes
-                )
+                decoder = make_decoder(base, model, self._config.max_rows, self._config.cache_bytes)
                 self._batches[job.key] = Batch(model, decoder)
-                self.forget_idle(self._config.idle_weights)
+                self.forget_idle()
             batch = self._batches[job.key]
             if job.request.return_prompt_logprobs or job.request.topk_prompt_logprobs:
                 self._score_prompt(job, batch.model)

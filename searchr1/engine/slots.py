@@ -210,9 +210,7 @@ class SlotDecoder:
             self.reused_tokens += known[index]
         return torch.cat(parts)
 
-    def _forward(
-        self, ids: Tensor, first: int, known: list[int], new: list[int]
-    ) -> Tensor:
+    def _forward(self, ids: Tensor, first: int, known: list[int], new: list[int]) -> Tensor:
         """Logits after the last new token of each of len(known) rows in slots from `first` on.
 
         `ids` [b, m] is right-padded: `new` real tokens a row, at positions `known` onwards. What

@@ -48,9 +48,7 @@ class ForwardResult(NamedTuple):
 class TrainedModel:
     """The trainable state of a run."""
 
-    def __init__(
-        self, base: BaseModel, settings: LoraSettings, micro_batch_tokens: int
-    ) -> None:
+    def __init__(self, base: BaseModel, settings: LoraSettings, micro_batch_tokens: int) -> None:
         self.base = base
         self.settings = settings
         self.step = 0
@@ -88,9 +86,7 @@ class TrainedModel:
                     run._adam.state[parameter] = {"step": step, **moments}
         return run
 
-    def forward(
-        self, payload: Forward, *, backward: bool
-    ) -> Generator[None, None, ForwardResult]:
+    def forward(self, payload: Forward, *, backward: bool) -> Generator[None, None, ForwardResult]:
         """Loss and logprobs; with `backward`, the gradient is added to the accumulated one.
 
         All or nothing: on any error the accumulated gradient is as before. Raises EngineError
@@ -149,9 +145,7 @@ class TrainedModel:
             self.step += 1
         return {"grad_norm": norm, "learning_rate": params.learning_rate, "step": float(self.step)}
 
-    def save(
-        self, store: CheckpointStore, checkpoint: Checkpoint, *, overwrite: bool
-    ) -> int:
+    def save(self, store: CheckpointStore, checkpoint: Checkpoint, *, overwrite: bool) -> int:
         """Write weights (and, for a state, Adam's moments); returns the size in bytes."""
         tensors = {f"{WEIGHTS_PREFIX}{name}": p for name, p in self._named.items()}
         if checkpoint.kind is Kind.STATE:
@@ -249,7 +243,13 @@ def shifted_back(logprobs: list[float]) -> list[float]:
 
 
 def new_checkpoint(
-    cuid: str, run: str, kind: Kind, name: str, model: TrainedModel, ttl: int | None, visibility: str
+    cuid: str,
+    run: str,
+    kind: Kind,
+    name: str,
+    model: TrainedModel,
+    ttl: int | None,
+    visibility: str,
 ) -> Checkpoint:
     """The header of a checkpoint about to be written."""
     now = time.time()

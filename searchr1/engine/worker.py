@@ -103,13 +103,6 @@ class Worker:
         with self._wake:
             self._wake.notify()
 
-    def forget_idle(self, seconds: float) -> None:
-        """Free, at the next chance, sampler weights that were not used for so long."""
-        self._idle_limit = seconds
-        with self._wake:
-            self._tidy = True
-            self._wake.notify()
-
     def _main(self) -> None:
         while True:
             with self._wake:

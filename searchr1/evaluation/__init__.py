@@ -12,7 +12,6 @@ from searchr1.evaluation.comparison import (
     EnvironmentsDiffer,
     comparable,
     compare,
-    fingerprint,
     require_comparable,
     verdict,
 )
@@ -37,7 +36,6 @@ __all__ = [
     "comparable",
     "compare",
     "evaluation_metrics",
-    "fingerprint",
     "items_from",
     "jsonl_lines",
     "question_row",

@@ -4,14 +4,13 @@ Both answered the same questions, so the comparison is paired: what counts is ho
 changed. A question enters only where both sides have a valid sample.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
+from searchr1.config import digest
 from searchr1.errors import FatalError
 from searchr1.evaluation.intervals import (
     UNKNOWN,
@@ -136,15 +135,9 @@ def format_p(p_value: float) -> str:
     return f"{p_value:.3f}" if p_value >= 0.001 else f"{p_value:.0e}"
 
 
-def fingerprint(environment: Mapping[str, object]) -> str:
-    """Hex digest of everything about a search environment that changes its answers."""
-    canonical = json.dumps(environment, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
 def comparable(first: Mapping[str, object], second: Mapping[str, object]) -> bool:
     """Whether two environments are one and the same, by fingerprint."""
-    return fingerprint(first) == fingerprint(second)
+    return digest(first) == digest(second)
 
 
 def require_comparable(first: Mapping[str, object], second: Mapping[str, object]) -> None:

@@ -110,7 +110,7 @@ def by_question(items: Iterable[Item]) -> dict[str, list[Item]]:
 
 
 def question_means(items: Iterable[Item]) -> dict[str, np.ndarray]:
-    """For each question with a valid item, the mean of each of `COLUMNS` [C] over its valid ones."""
+    """For each question with a valid item, the means of `COLUMNS` [C] over its valid items."""
     valid = by_question(item for item in items if item.valid)
     return {
         question_id: np.array(

@@ -87,7 +87,8 @@ def resolution(questions: int) -> str:
     if half_width > 3:
         text += (
             " That shows behaviour and large effects; it cannot rank checkpoints a few points "
-            f"apart, for which about {finest:,} questions (±2.5 points) and several seeds are needed."
+            f"apart, for which about {finest:,} questions (±2.5 points) and several seeds are "
+            "needed."
         )
     else:
         text += " Effects of training seeds are not in the interval; several runs show those."

@@ -6,7 +6,7 @@ Search-R1 corpora (`"Title"\\ntext`) are taken apart where there is no title.
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,8 +66,8 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            lines: Iterable[str] = file
-            for number, line in enumerate(lines, 1):
+            for line in file:
+                number += 1
                 if line.strip():
                     row = json.loads(line)
                     if not isinstance(row, dict):

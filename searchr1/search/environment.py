@@ -13,9 +13,9 @@ import sqlite3
 import time
 from typing import Any, Self
 
+from searchr1.errors import SettingsError
 from searchr1.search.base import Fault, SearchErrorKind, SearchFatalError, SearchResult
 from searchr1.search.breaker import Admission, CircuitBreaker
-from searchr1.search.observation import clean_item
 from searchr1.search.provider import Answer, AttemptFailed, Effort, SearchProvider
 from searchr1.search.retries import ask_with_retries
 from searchr1.search.settings import CacheMode, SearchSettings
@@ -23,11 +23,6 @@ from searchr1.search.statistics import SearchMeter, SearchStatistics
 from searchr1.search.store import AnswerStore, StoredAnswer, canonical
 
 logger = logging.getLogger(__name__)
-
-_CIRCUIT_OPEN = AttemptFailed(
-    SearchErrorKind.CIRCUIT_OPEN,
-    "Not sent: too many searches in a row failed. The next ones test whether the service is back.",
-)
 
 
 class SearchEnvironment:
@@ -70,6 +65,21 @@ class SearchEnvironment:
     def take_statistics(self) -> SearchStatistics:
         """Statistics of the searches since the last call (or the beginning)."""
         return self._meter.take()
+
+    def check_recording(self) -> None:
+        """Look whether there is anything to replay.
+
+        Raises:
+            SettingsError: the recording holds no answer of this environment.
+        """
+        counts = self._store.counts() if self._store is not None else {}
+        if self._environment not in counts:
+            others = "".join(f"\n  {count} answers of {name}" for name, count in counts.items())
+            raise SettingsError(
+                "The recording holds no answer of this search environment:\n  "
+                f"{self._environment}\nSettings that change answers must be as they were when it "
+                f"was recorded. It holds:{others or ' nothing'}"
+            )
 
     async def aclose(self) -> None:
         """See `SearchBackend.aclose`."""
@@ -128,9 +138,7 @@ class SearchEnvironment:
             flight.add_done_callback(lambda _: self._flights.pop(query, None))
         result = await asyncio.shield(flight)
         if joined:
-            return SearchResult(
-                result.ok, result.items, result.error, result.message, joined=True
-            )
+            return SearchResult(result.ok, result.items, result.error, result.message, joined=True)
         return result
 
     async def _fly(self, query: str) -> SearchResult:
@@ -138,55 +146,71 @@ class SearchEnvironment:
         effort = Effort()
         try:
             answer = await self._answer(query, effort)
-            items = tuple(clean_item(item) for item in answer.items)
             cost = self.provider.price if answer.paid else 0.0
-            await self._keep(query, StoredAnswer(items, cost, time.perf_counter() - began))
-            result = SearchResult(ok=True, items=items, cost=cost, dropped=answer.dropped)
+            await self._keep(query, StoredAnswer(answer.items, cost, time.perf_counter() - began))
+            result = SearchResult(True, answer.items, cost=cost, dropped=answer.dropped)
         except AttemptFailed as failed:
             result = _failure(failed.kind, failed.message)
         return dataclasses.replace(result, **dataclasses.asdict(effort))
 
     async def _answer(self, query: str, effort: Effort) -> Answer:
-        total = self._settings.search_total_timeout
-        try:
-            async with asyncio.timeout(total):
-                return await self._admitted(query, effort)
-        except TimeoutError:
-            if effort.requests:
-                message = f"No answer within {total:g} s, {effort.requests} requests sent."
-                raise AttemptFailed(SearchErrorKind.TIMEOUT, message) from None
-            message = (
-                f"Not sent within {total:g} s: search_concurrency or "
-                "search_requests_per_minute is too low for so many searches."
-            )
-            raise AttemptFailed(SearchErrorKind.QUEUE_TIMEOUT, message) from None
-
-    async def _admitted(self, query: str, effort: Effort) -> Answer:
+        """Queue for a slot, then ask as the circuit allows."""
+        deadline = asyncio.get_running_loop().time() + self._settings.search_total_timeout
         began = time.perf_counter()
         if self._breaker.is_open:  # asked before the queue, to fail fast, and again after it
-            raise _CIRCUIT_OPEN
-        async with self._slots:
-            admission = await self._breaker.admit()
-            effort.waited += time.perf_counter() - began
-            if admission is Admission.REFUSED:
-                raise _CIRCUIT_OPEN
-            alive = None
-            try:
-                answer = await self._attempts(query, effort, admission, began)
-                alive = True
-                return answer
-            except AttemptFailed as failed:
-                alive = failed.kind.fault is Fault.POLICY
-                raise
-            finally:
-                self._breaker.settle(admission, alive)
+            raise _circuit_open()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._out_of_time(effort) from None
+        effort.waited += time.perf_counter() - began
+        try:
+            return await self._admitted(query, effort, deadline)
+        finally:
+            self._slots.release()
+
+    async def _admitted(self, query: str, effort: Effort, deadline: float) -> Answer:
+        """Ask if the circuit allows it, and tell the circuit what came of it."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                admission = await self._breaker.admit()
+        except TimeoutError:
+            raise self._out_of_time(effort) from None
+        if admission is Admission.REFUSED:
+            raise _circuit_open()
+        alive = None
+        try:
+            answer = await self._attempts(query, effort, admission, deadline)
+            alive = True
+            return answer
+        except AttemptFailed as failed:
+            alive = _says_alive(failed.kind)
+            raise
+        finally:
+            self._breaker.settle(admission, alive)
 
     async def _attempts(
-        self, query: str, effort: Effort, admission: Admission, began: float
+        self, query: str, effort: Effort, admission: Admission, deadline: float
     ) -> Answer:
         attempts = 1 if admission is Admission.PROBE else self._settings.search_attempts
-        left = self._settings.search_total_timeout - (time.perf_counter() - began)
-        return await ask_with_retries(self.provider, query, effort, attempts, left)
+        left = deadline - asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await ask_with_retries(self.provider, query, effort, attempts, left)
+        except TimeoutError:
+            raise self._out_of_time(effort) from None
+
+    def _out_of_time(self, effort: Effort) -> AttemptFailed:
+        total = self._settings.search_total_timeout
+        if effort.requests:
+            message = f"No answer within {total:g} s, {effort.requests} requests sent."
+            return AttemptFailed(SearchErrorKind.TIMEOUT, message)
+        message = (
+            f"Not sent within {total:g} s: search_concurrency or search_requests_per_minute is "
+            "too low for so many searches, or search_total_timeout too short."
+        )
+        return AttemptFailed(SearchErrorKind.QUEUE_TIMEOUT, message)
 
     async def _keep(self, query: str, answer: StoredAnswer) -> None:
         """Keep an answer. It is never lost to the policy because the disk is full."""
@@ -203,3 +227,19 @@ class SearchEnvironment:
 
 def _failure(kind: SearchErrorKind, message: str) -> SearchResult:
     return SearchResult(ok=False, error=kind, message=message)
+
+
+def _circuit_open() -> AttemptFailed:
+    return AttemptFailed(
+        SearchErrorKind.CIRCUIT_OPEN,
+        "Not sent: too many searches in a row failed. After a while one search tests whether the "
+        "service is back.",
+    )
+
+
+def _says_alive(kind: SearchErrorKind) -> bool | None:
+    """What a failure says about the service: it refused the query but lives, it failed, or
+    nothing (our own queue, a key)."""
+    if kind.fault is Fault.POLICY:
+        return True
+    return None if kind is SearchErrorKind.QUEUE_TIMEOUT or kind.fault is Fault.FATAL else False

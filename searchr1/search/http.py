@@ -1,6 +1,6 @@
 """One HTTP request of a search service, and everything that may come back instead of JSON.
 
-Whatever a server sends, `HttpService.fetch` returns a JSON value or raises `AttemptFailed`.
+Whatever a server sends, `HttpService.answer` returns an answer or raises `AttemptFailed`.
 Server text is parsed, never quoted: not in messages, not in logs. Every request, a retry
 included, first takes its share of the rate that all processes keep together.
 """
@@ -8,15 +8,17 @@ included, first takes its share of the rate that all processes keep together.
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import httpx
 
 from searchr1.search.base import SearchErrorKind
-from searchr1.search.provider import AttemptFailed, Effort
+from searchr1.search.provider import Answer, AttemptFailed, Effort
 from searchr1.search.rate import SharedRate
 from searchr1.search.retry_after import parse_retry_after
+from searchr1.search.settings import CacheMode, SearchSettings
 
 _BODY_LIMIT = 32 * 1024 * 1024  # bytes; an honest answer is a thousand times smaller
 
@@ -68,47 +70,62 @@ class HttpService:
     def __init__(
         self,
         name: str,
-        *,
+        settings: SearchSettings,
         headers: dict[str, str],
-        timeout: float,
-        concurrency: int,
-        rate: SharedRate | None,
-        max_retry_after: float,
         fatal_hints: dict[SearchErrorKind, str],
     ) -> None:
         """
         Args:
             name: of the service, for messages.
             headers: sent with every request.
-            timeout: seconds for one request and its answer.
-            rate: taken from before every request.
-            max_retry_after: seconds that Retry-After is believed at most.
-            fatal_hints: for each fatal kind, what a person has to do.
+            fatal_hints: for each fatal kind that may occur, what happened and what to do.
         """
+        limits = settings.search_defaults
         self.name = name
-        self._timeout = timeout
-        self._rate = rate
-        self._max_retry_after = max_retry_after
+        self._timeout = limits.timeout
+        self._max_retry_after = settings.search_max_retry_after
         self._fatal_hints = fatal_hints
+        self._rate = None
+        if limits.requests_per_minute and settings.search_cache is not CacheMode.REPLAY:
+            path = settings.search_rate_dir / f"{settings.search_backend}.sqlite"
+            self._rate = SharedRate(path, limits.requests_per_minute)
         self.clock_offset: float | None = None
         """Seconds by which the service's clock was ahead of ours at its last answer."""
+        connections = httpx.Limits(
+            max_connections=limits.concurrency, max_keepalive_connections=limits.concurrency
+        )
         self._client = httpx.AsyncClient(
-            headers=headers,
-            timeout=timeout,
-            limits=httpx.Limits(
-                max_connections=concurrency, max_keepalive_connections=concurrency
-            ),
+            headers=headers, timeout=limits.timeout, limits=connections
         )
 
-    async def fetch(self, method: str, url: str, effort: Effort, **request: Any) -> Reply:
-        """Send one request and read its answer.
+    async def answer(
+        self,
+        method: str,
+        url: str,
+        effort: Effort,
+        parse: Callable[[Reply], Answer],
+        **request: Any,
+    ) -> Answer:
+        """Send one request and read its answer with `parse`, which may raise `AttemptFailed`
+        (see `failure`); whatever else it trips over is an answer out of the documented shape.
 
         Args:
             request: `params`, `json` or `headers`, as httpx takes them.
 
         Raises:
-            AttemptFailed: the answer is not HTTP 200 with a JSON value.
+            AttemptFailed: there is no answer.
         """
+        try:
+            reply = await self._fetch(method, url, effort, request)
+            return parse(reply)
+        except AttemptFailed as failed:
+            effort.rate_limited += failed.kind is SearchErrorKind.RATE_LIMITED
+            effort.timeouts += failed.kind is SearchErrorKind.TIMEOUT
+            raise
+        except Exception:  # boundary: one answer; servers send every shape
+            raise self.failure(SearchErrorKind.PROTOCOL) from None
+
+    async def _fetch(self, method: str, url: str, effort: Effort, request: dict[str, Any]) -> Reply:
         if self._rate is not None:
             began = time.perf_counter()
             await self._rate.take()
@@ -118,7 +135,6 @@ class HttpService:
             async with asyncio.timeout(self._timeout):
                 response, body = await self._exchange(method, url, request)
         except (TimeoutError, httpx.TimeoutException):
-            effort.timeouts += 1
             raise self.failure(SearchErrorKind.TIMEOUT) from None
         except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError, OSError):
             raise self.failure(SearchErrorKind.CONNECTION) from None
@@ -129,10 +145,7 @@ class HttpService:
             response.headers.get("Retry-After"), time.time(), self._max_retry_after
         )
         if response.status_code != 200:
-            kind = status_kind(response.status_code)
-            effort.rate_limited += kind is SearchErrorKind.RATE_LIMITED
-            effort.timeouts += kind is SearchErrorKind.TIMEOUT
-            raise self.failure(kind, retry_after)
+            raise self.failure(status_kind(response.status_code), retry_after)
         try:
             return Reply(json.loads(body.decode("utf-8-sig")), retry_after)
         except (ValueError, RecursionError):

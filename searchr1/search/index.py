@@ -121,10 +121,10 @@ def _build(corpus: Path, folder: Path) -> None:
         bm25 = bm25s.BM25(method="lucene", k1=K1, b=B)
         bm25.index(Tokenized(ids, vocabulary), create_empty_token=False, show_progress=False)
         bm25.save(part, show_progress=False)
-        with pa.OSFile(str(part / _DOCUMENTS), "wb") as sink:
-            with pa.ipc.new_file(sink, _SCHEMA) as writer:
-                for batch in _batches(documents):
-                    writer.write_batch(batch)
+        file = str(part / _DOCUMENTS)
+        with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
+            for batch in _batches(documents):
+                writer.write_batch(batch)
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 from searchr1.errors import SettingsError
-from searchr1.search.index import B, K1, RULES, TITLE_WEIGHT, open_index
-from searchr1.search.provider import Answer, Effort
+from searchr1.search.corpus import Document
+from searchr1.search.index import K1, RULES, TITLE_WEIGHT, B, open_index
+from searchr1.search.provider import Answer, Effort, collect
 from searchr1.search.settings import SearchBackendName, SearchSettings
 from searchr1.trajectory import SearchItem
 
@@ -40,8 +41,11 @@ class LocalProvider:
             documents = self._index.search(query, self._top_k)
         else:
             documents = await asyncio.to_thread(self._index.search, query, self._top_k)
-        items = tuple(SearchItem(document.title, document.text) for document in documents)
-        return Answer(items, paid=bool(items))
+        return collect(documents, _item, self._top_k, paid=bool(documents))
 
     async def aclose(self) -> None:
         """Nothing to close: the index is only mapped."""
+
+
+def _item(document: Document) -> SearchItem:
+    return SearchItem(document.title, document.text or document.title)

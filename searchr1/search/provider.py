@@ -4,10 +4,12 @@ A provider knows its service or corpus and nothing else; cache, circuit, limits 
 around it (see `searchr1.search.environment`).
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from searchr1.search.base import SearchErrorKind
+from searchr1.search.observation import clean_item
 from searchr1.trajectory import SearchItem
 
 
@@ -15,14 +17,14 @@ class Answer(NamedTuple):
     """What a service or corpus answered to one query."""
 
     items: tuple[SearchItem, ...]
-    """Best first, as they came; each holds some text."""
+    """Best first, clean, each with some text."""
     dropped: int = 0
     """Rows left out because they hold no text."""
     paid: bool = False
     """Whether the service charges for it."""
 
 
-class AttemptFailed(Exception):  # noqa: N818  (an outcome of an attempt, never seen outside)
+class AttemptFailed(Exception):
     """One attempt came to nothing. The message is ours and safe to show."""
 
     def __init__(
@@ -67,3 +69,27 @@ class SearchProvider(Protocol):
     async def aclose(self) -> None:
         """Close connections."""
         ...
+
+
+def collect(
+    rows: Iterable[Any], read: Callable[[Any], SearchItem | None], top_k: int, paid: bool = False
+) -> Answer:
+    """An answer of the first `top_k` rows that hold text.
+
+    Args:
+        read: the item of a row as it came, None if the row is not to be used.
+    """
+    items: list[SearchItem] = []
+    dropped = 0
+    for row in rows:
+        raw = read(row)
+        if raw is not None and (item := clean_item(raw)).text:
+            items.append(item)
+        else:
+            dropped += 1
+    return Answer(tuple(items[:top_k]), dropped, paid)
+
+
+def string(value: Any) -> str:
+    """A JSON value if it is a string that is not blank, else ""."""
+    return value if isinstance(value, str) and value.strip() else ""

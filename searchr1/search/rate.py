@@ -6,10 +6,13 @@ that every process of the user finds. A request is only sent after it took its p
 
 import asyncio
 import random
+import sqlite3
 from pathlib import Path
 
 from filelock import Timeout
 from pyrate_limiter import Rate, RateItem, SQLiteBucket
+
+from searchr1.errors import SettingsError
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between two looks at the log
 _TAKES_BETWEEN_CLEANINGS = 100
@@ -22,10 +25,20 @@ class SharedRate:
     """
 
     def __init__(self, path: Path, limit: int, seconds: float = 60.0) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._bucket = SQLiteBucket.init_from_file(
-            [Rate(limit, round(seconds * 1000))], db_path=str(path), use_file_lock=True
-        )
+        """
+        Raises:
+            SettingsError: the file cannot be opened.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._bucket = SQLiteBucket.init_from_file(
+                [Rate(limit, round(seconds * 1000))], db_path=str(path), use_file_lock=True
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise SettingsError(
+                f"The rate that processes share cannot be kept in {path} "
+                f"({type(error).__name__}): set search_rate_dir to a folder that can be written."
+            ) from error
         self._turn = asyncio.Lock()
         self._pause = min(max(seconds / limit / 2, _SHORTEST_PAUSE), _LONGEST_PAUSE)
         self._takes = 0

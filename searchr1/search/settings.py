@@ -156,3 +156,13 @@ class SearchSettings(BaseModel):
             self.search_timeout or default.timeout,
             self.search_requests_per_minute or default.requests_per_minute,
         )
+
+
+OPERATIONAL_FIELDS = frozenset(SearchSettings.model_fields) - {
+    "search_backend",
+    "search_top_k",
+    "search_corpus",
+    "deepseek_evidence",
+    "retriever_url",
+}
+"""Settings that do not change what a successful search answers: they may change within a run."""

@@ -4,7 +4,8 @@ Numbers are always of the period, never cumulative. A rate is a share of the per
 latency is that of searches which asked the service themselves (hits and joins take no time).
 """
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,25 +58,25 @@ class SearchStatistics:
         """For SwanLab and the step's record: the seed's names first, then ours."""
         if not self.searches:
             return {"search/searches": 0.0}
-        share = 1 / self.searches
+        searches, answers = self.searches, max(self.success, 1)
         metrics = {
-            "search/success_rate": self.success * share,
-            "search/error_rate": (self.searches - self.success) * share,
-            "search/429_rate": self.met_429 * share,
-            "search/timeout_rate": self.met_timeout * share,
+            "search/success_rate": self.success / searches,
+            "search/error_rate": (searches - self.success) / searches,
+            "search/429_rate": self.met_429 / searches,
+            "search/timeout_rate": self.met_timeout / searches,
             "search/latency": self.latency_mean,
-            "search/results": self.items / max(self.success, 1),
-            "search/searches": float(self.searches),
+            "search/results": self.items / answers,
+            "search/searches": float(searches),
             "search/requests": float(self.requests),
-            "search/environment_error_rate": self.failed * share,
-            "search/cache_hit_rate": self.cache_hits * share,
-            "search/join_rate": self.joins * share,
-            "search/empty_rate": self.empty * share,
+            "search/environment_error_rate": self.failed / searches,
+            "search/cache_hit_rate": self.cache_hits / searches,
+            "search/join_rate": self.joins / searches,
+            "search/empty_rate": self.empty / searches,
             "search/latency_p50": self.latency_p50,
             "search/latency_p95": self.latency_p95,
             "search/latency_max": self.latency_max,
-            "search/waited": self.waited * share,
-            "search/characters": self.characters / max(self.success, 1),
+            "search/waited": self.waited / searches,
+            "search/characters": self.characters / answers,
             "search/cost_usd": self.cost,
         }
         for kind, count in self.errors.items():
@@ -101,28 +102,29 @@ class SearchMeter:
     """Collects results; `take` gives the statistics since the last `take`."""
 
     def __init__(self) -> None:
-        self._totals: Counter[str] = Counter()
+        self._totals: defaultdict[str, float] = defaultdict(int)
         self._errors: Counter[SearchErrorKind] = Counter()
         self._latencies: list[float] = []
 
     def record(self, result: SearchResult) -> None:
         """Count one search."""
         characters = sum(len(item.title) + len(item.text) for item in result.items)
-        self._totals.update(
-            searches=1,
-            success=result.ok,
-            empty=result.ok and not result.items,
-            cache_hits=result.cached,
-            joins=result.joined,
-            requests=result.requests,
-            met_429=result.rate_limited > 0,
-            met_timeout=result.timeouts > 0,
-            items=len(result.items),
-            characters=characters,
-            dropped=result.dropped,
-            cost=result.cost,
-            waited=result.waited,
-        )
+        for name, amount in (
+            ("searches", 1),
+            ("success", result.ok),
+            ("empty", result.ok and not result.items),
+            ("cache_hits", result.cached),
+            ("joins", result.joined),
+            ("requests", result.requests),
+            ("met_429", result.rate_limited > 0),
+            ("met_timeout", result.timeouts > 0),
+            ("items", len(result.items)),
+            ("characters", characters),
+            ("dropped", result.dropped),
+            ("cost", result.cost),
+            ("waited", result.waited),
+        ):
+            self._totals[name] += amount
         if result.error is not None:
             self._errors[result.error] += 1
         if result.requests or (result.ok and not result.cached and not result.joined):
@@ -154,4 +156,4 @@ def summarise(results: Iterable[SearchResult]) -> SearchStatistics:
 
 def _quantile(ordered: list[float], share: float) -> float:
     """Nearest-rank quantile of an ascending list; 0 of an empty one."""
-    return ordered[min(round(share * len(ordered) + 0.5), len(ordered)) - 1] if ordered else 0.0
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0

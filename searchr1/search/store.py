@@ -31,6 +31,7 @@ create table if not exists answers (
     recorded_at text not null   -- ISO 8601, UTC
 ) without rowid
 """
+_INDEX = "create index if not exists answers_by_environment on answers (environment)"
 _INSERT = "insert or replace into answers values (?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -68,6 +69,7 @@ class AnswerStore:
             _to_write_ahead(self._db)
             self._db.execute("pragma synchronous = normal")
             self._db.execute(_TABLE)
+            self._db.execute(_INDEX)
         except (OSError, sqlite3.Error) as error:
             raise DataError(
                 f"The search cache {path} cannot be opened ({type(error).__name__}): check the "
@@ -166,7 +168,8 @@ def _exported_rows(path: Path) -> Iterator[tuple[Any, ...]]:
     number = 0
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
+            for line in file:
+                number += 1
                 record = json.loads(line)
                 cost, seconds = float(record["cost"]), float(record["seconds"])
                 answer = StoredAnswer(

@@ -1,15 +1,17 @@
-"""Search over a world's documents, as the policy meets it in reinforcement learning.
+"""Search over one world's documents in memory, for supervised training.
 
-Ranking and rendering are those of the `local` back end, so that what supervised training shows is
-what the rollouts show: BM25 with the title counted three times, two results, one line each.
+Ranking and rendering are those of the `local` back end, so that the observations shown here are
+those that rollouts show later: its rules for words and weights, two results, a line each.
 """
-
-import re
 
 import bm25s
 import numpy as np
 
 from searchr1.data.world import World
+from searchr1.search.corpus import Document
+from searchr1.search.index import K1, B, document_words, words
+from searchr1.search.observation import NO_RESULTS, render_items
+from searchr1.trajectory import SearchItem
 
 RESULTS = 2
 
@@ -18,23 +20,24 @@ class WorldIndex:
     """A BM25 index over the documents of one world."""
 
     def __init__(self, world: World) -> None:
-        self._texts = [document.text for document in world.documents]
-        self._index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
-        self._index.index(
+        # In the order of ids, which decides between equally good documents.
+        documents = sorted(world.documents, key=lambda document: document.document_id)
+        self._lines = render_items([SearchItem(each.title, each.text) for each in documents])
+        self._bm25 = bm25s.BM25(method="lucene", k1=K1, b=B)
+        self._bm25.index(
             [
-                _words(f"{3 * (document.title + ' ')}{document.text}")
-                for document in world.documents
+                document_words(Document(each.document_id, each.title, each.text))
+                for each in documents
             ],
             show_progress=False,
         )
 
     def observe(self, query: str, results: int = RESULTS) -> str:
         """The observation for `query`: the best documents that share a word with it."""
-        scores = self._index.get_scores(_words(query))
+        vocabulary = self._bm25.vocab_dict
+        known = [vocabulary[word] for word in words(query) if word in vocabulary]
+        if not known:
+            return NO_RESULTS
+        scores = self._bm25.get_scores_from_ids(known)
         best = np.argsort(-scores, kind="stable")[:results]
-        lines = [f"- {self._texts[place]}" for place in best if scores[place] > 0]
-        return "\n".join(lines) or "- no results"
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())
+        return "\n".join(self._lines[row] for row in best if scores[row] > 0)

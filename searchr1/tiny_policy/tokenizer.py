@@ -34,7 +34,7 @@ MARKERS = (
     "</tools>",
 )
 """One token each, kept when special tokens are skipped in decoding."""
-MERGED_VOCABULARY = 1300
+MERGED_VOCABULARY = 1050
 CONTEXT = 1024
 TEMPLATE = Path(__file__).parent / "chat_template.jinja"
 

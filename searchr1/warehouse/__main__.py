@@ -95,7 +95,7 @@ def _print_relation(relation: duckdb.DuckDBPyRelation, console: Console, most: i
 
 def _cell(value: object) -> str:
     if value is None:
-        return "–"
+        return "-"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return str(value)

@@ -4,8 +4,9 @@
 CREATE OR REPLACE MACRO plain(text) AS
     trim(regexp_replace(lower(nfc_normalize(text)), '[^\p{L}\p{N}]+', ' ', 'g'));
 
-CREATE OR REPLACE MACRO words(text) AS
-    list_distinct(list_filter(string_split(plain(text), ' '), lambda word: word <> ''));
+-- The different words of a plain text.
+CREATE OR REPLACE MACRO words(plain_text) AS
+    list_distinct(list_filter(string_split(plain_text, ' '), lambda word: word <> ''));
 
 -- Share of two word lists that they have in common (Jaccard); NULL for two empty ones.
 CREATE OR REPLACE MACRO jaccard(first, second) AS

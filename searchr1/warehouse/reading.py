@@ -16,6 +16,4 @@ def open_warehouse(runs_dir: Path) -> duckdb.DuckDBPyConnection:
             f"there is no warehouse at {path} yet. Build it with: "
             f"python -m searchr1.warehouse --runs-dir {runs_dir}"
         )
-    return duckdb.connect(
-        str(path), read_only=True, config={"memory_limit": "1GB", "TimeZone": "UTC"}
-    )
+    return duckdb.connect(str(path), read_only=True, config={"memory_limit": "1GB"})

@@ -13,7 +13,7 @@ COMMENT ON COLUMN loaded_files.modified IS 'Time of the last change, nanoseconds
 CREATE TABLE runs (
     run VARCHAR,
     run_id VARCHAR,
-    created_at TIMESTAMPTZ,
+    created_at TIMESTAMP,
     base_model VARCHAR,
     search_backend VARCHAR,
     profile VARCHAR,
@@ -26,7 +26,7 @@ CREATE TABLE runs (
 COMMENT ON TABLE runs IS 'One row a training run.';
 COMMENT ON COLUMN runs.run IS 'Name of the run; the key that all tables share.';
 COMMENT ON COLUMN runs.run_id IS 'Unique, and new when a run of the same name is made again.';
-COMMENT ON COLUMN runs.created_at IS 'When it was started.';
+COMMENT ON COLUMN runs.created_at IS 'When it was started, UTC.';
 COMMENT ON COLUMN runs.base_model IS 'Model before training.';
 COMMENT ON COLUMN runs.search_backend IS 'Search engine of the environment.';
 COMMENT ON COLUMN runs.profile IS 'Named set of settings it was started with.';
@@ -39,7 +39,7 @@ COMMENT ON COLUMN runs.file IS 'Where the row comes from.';
 CREATE TABLE steps (
     run VARCHAR,
     step INTEGER,
-    time TIMESTAMPTZ,
+    time TIMESTAMP,
     policy_ref VARCHAR,
     state VARCHAR,
     state_size BIGINT,
@@ -55,7 +55,7 @@ CREATE TABLE steps (
 COMMENT ON TABLE steps IS 'One row a finished step; step 0 is the policy before any update.';
 COMMENT ON COLUMN steps.run IS 'Name of the run.';
 COMMENT ON COLUMN steps.step IS 'Number of the step.';
-COMMENT ON COLUMN steps.time IS 'When it was finished.';
+COMMENT ON COLUMN steps.time IS 'When it was finished, UTC.';
 COMMENT ON COLUMN steps.policy_ref IS 'State that the step sampled from.';
 COMMENT ON COLUMN steps.state IS 'State after the step, with the optimiser.';
 COMMENT ON COLUMN steps.state_size IS 'Bytes of the state.';
@@ -72,7 +72,7 @@ CREATE TABLE checkpoints (
     run VARCHAR,
     checkpoint VARCHAR,
     step INTEGER,
-    time TIMESTAMPTZ,
+    time TIMESTAMP,
     state VARCHAR,
     state_size BIGINT,
     sampler_weights VARCHAR,
@@ -82,7 +82,7 @@ COMMENT ON TABLE checkpoints IS 'Steps whose state and sampler weights are kept.
 COMMENT ON COLUMN checkpoints.run IS 'Name of the run.';
 COMMENT ON COLUMN checkpoints.checkpoint IS 'Name, step_<number>.';
 COMMENT ON COLUMN checkpoints.step IS 'Step it was saved after.';
-COMMENT ON COLUMN checkpoints.time IS 'When.';
+COMMENT ON COLUMN checkpoints.time IS 'When, UTC.';
 COMMENT ON COLUMN checkpoints.state IS 'To resume from.';
 COMMENT ON COLUMN checkpoints.state_size IS 'Bytes of the state.';
 COMMENT ON COLUMN checkpoints.sampler_weights IS 'To evaluate.';
@@ -102,8 +102,8 @@ CREATE TABLE evaluations (
     environment JSON,
     environment_fingerprint VARCHAR,
     settings JSON,
-    started_at TIMESTAMPTZ,
-    finished_at TIMESTAMPTZ,
+    started_at TIMESTAMP,
+    finished_at TIMESTAMP,
     forced_mixed BOOLEAN,
     search MAP(VARCHAR, DOUBLE),
     file VARCHAR
@@ -122,8 +122,8 @@ COMMENT ON COLUMN evaluations.temperature IS 'Sampling temperature, 0 = greedy.'
 COMMENT ON COLUMN evaluations.environment IS 'Search back end and the settings that change its answers.';
 COMMENT ON COLUMN evaluations.environment_fingerprint IS 'Equal for equal environments; only those can be compared.';
 COMMENT ON COLUMN evaluations.settings IS 'All settings of the evaluation.';
-COMMENT ON COLUMN evaluations.started_at IS 'When it began.';
-COMMENT ON COLUMN evaluations.finished_at IS 'When it ended; NULL while it runs.';
+COMMENT ON COLUMN evaluations.started_at IS 'When it began, UTC.';
+COMMENT ON COLUMN evaluations.finished_at IS 'When it ended, UTC; NULL while it runs.';
 COMMENT ON COLUMN evaluations.forced_mixed IS 'True when comparing across environments was forced.';
 COMMENT ON COLUMN evaluations.search IS 'Search health by metric name.';
 COMMENT ON COLUMN evaluations.file IS 'Where the row comes from.';

@@ -14,8 +14,8 @@ SELECT
     (content -> '$.environment')::JSON,
     content ->> '$.environment_fingerprint',
     (content -> '$.settings')::JSON,
-    (content ->> '$.started_at')::TIMESTAMPTZ,
-    (content ->> '$.finished_at')::TIMESTAMPTZ,
+    (content ->> '$.started_at')::TIMESTAMP,
+    (content ->> '$.finished_at')::TIMESTAMP,
     coalesce((content ->> '$.forced_mixed')::BOOLEAN, false),
     (content -> '$.search')::JSON::MAP(VARCHAR, DOUBLE),
     batch.file

@@ -3,7 +3,7 @@ INSERT INTO runs
 SELECT
     batch.run,
     content ->> '$.run_id',
-    (content ->> '$.created_at')::TIMESTAMPTZ,
+    (content ->> '$.created_at')::TIMESTAMP,
     content ->> '$.settings.base_model',
     content ->> '$.settings.search_backend',
     content ->> '$.settings.profile',

@@ -12,7 +12,7 @@ WITH lines AS (
 SELECT
     run,
     (line ->> '$.step')::INTEGER AS step,
-    (line ->> '$.time')::TIMESTAMPTZ,
+    (line ->> '$.time')::TIMESTAMP,
     line ->> '$.policy_ref',
     line ->> '$.state',
     (line ->> '$.state_size')::BIGINT,

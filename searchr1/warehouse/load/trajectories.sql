@@ -2,29 +2,37 @@
 -- need the text of observations are worked out here, once, so that views only count.
 
 CREATE OR REPLACE TEMP TABLE new_searches AS
-WITH called AS (
+WITH asked AS (
     SELECT
         trajectory_number(batch.file, question_id, "index") AS trajectory_id,
-        words(question) AS question_words,
+        words(plain(question)) AS question_words,
         -- Yes and no stand in any text, and so prove nothing.
         list_filter(
             list_transform(answers, lambda answer: plain(answer)),
             lambda answer: answer NOT IN ('', 'yes', 'no')
         ) AS plain_answers,
         list_transform(searches, lambda s: plain(s.query)) AS queries,
-        list_transform(searches, lambda s: words(s.query)) AS query_words,
-        unnest(searches) AS s,
-        generate_subscripts(searches, 1) AS number
+        searches
     FROM read_parquet(getvariable('paths'), filename = 'source_path') AS parquet
     JOIN batch ON batch.path = parquet.source_path
+    WHERE len(searches) > 0
+),
+called AS (
+    SELECT
+        trajectory_id,
+        question_words,
+        plain_answers,
+        queries,
+        list_transform(queries, lambda query: words(query)) AS query_words,
+        unnest(searches) AS s,
+        generate_subscripts(searches, 1) AS number
+    FROM asked
 ),
 read AS (
     SELECT
         *,
-        queries[:number - 1] AS earlier,
-        query_words[:number - 1] AS earlier_words,
         query_words[number] AS own_words,
-        plain(s.observation) AS observation
+        lower(nfc_normalize(s.observation)) AS observation
     FROM called
 ),
 judged AS (
@@ -35,13 +43,22 @@ judged AS (
         own_words,
         len(list_intersect(own_words, question_words))
             / nullif(len(own_words), 0) AS question_overlap,
-        list_contains(earlier, queries[number]) AS repeated,
+        list_contains(queries[:number - 1], queries[number]) AS repeated,
         coalesce(list_bool_or(list_transform(
-            earlier_words, lambda words_before: jaccard(words_before, own_words) >= 0.7
+            query_words[:number - 1], lambda earlier: jaccard(earlier, own_words) >= 0.7
         )), false) AS alike,
-        CASE WHEN len(plain_answers) > 0 THEN s.ok AND list_bool_or(list_transform(
-            plain_answers, lambda answer: holds(observation, answer)
-        )) END AS answer_in_observation
+        CASE
+            WHEN len(plain_answers) = 0 THEN NULL
+            WHEN NOT s.ok THEN false
+            -- Most observations lack even the first word of every answer: quickly told, and
+            -- spares them the slow part.
+            WHEN NOT list_bool_or(list_transform(
+                plain_answers, lambda answer: contains(observation, split_part(answer, ' ', 1))
+            )) THEN false
+            ELSE list_bool_or(list_transform(
+                plain_answers, lambda answer: holds(plain(observation), answer)
+            ))
+        END AS answer_in_observation
     FROM read
 )
 SELECT

@@ -17,4 +17,4 @@ SELECT
 FROM steps
 WHERE step > 0
 ORDER BY run, step;
-COMMENT ON VIEW cost_and_time IS 'Seconds and US dollars by step as the training recorded them; dollars are sums so far.';
+COMMENT ON VIEW cost_and_time IS 'Seconds and US dollars by step as the training recorded them.';

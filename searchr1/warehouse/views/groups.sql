@@ -12,10 +12,11 @@ SELECT
     CASE
         WHEN count(*) FILTER (valid) < 2 THEN 'too_few'
         WHEN min(reward) FILTER (valid) < max(reward) FILTER (valid) THEN 'mixed'
-        WHEN bool_and(em) FILTER (valid) THEN 'all_right'
-        ELSE 'all_wrong'
+        WHEN min(reward) FILTER (valid) = 1 THEN 'all_right'
+        WHEN min(reward) FILTER (valid) <= 0 THEN 'all_wrong'
+        ELSE 'all_equal'
     END AS kind
 FROM trajectories
 WHERE phase = 'train'
 GROUP BY run, step, question_id;
-COMMENT ON VIEW groups IS 'One row a group. kind: mixed carries gradient; all_right and all_wrong (equal rewards) and too_few (fewer than two valid trajectories) carry none.';
+COMMENT ON VIEW groups IS 'One row a group. kind: mixed carries gradient; all_right, all_wrong and all_equal (equal rewards) and too_few (fewer than two valid trajectories) carry none.';

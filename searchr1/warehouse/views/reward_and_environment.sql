@@ -10,8 +10,8 @@ WITH sampled AS (
         count(*) AS trajectories,
         count(*) FILTER (stop_reason = 'environment_error') AS environment_errors,
         count(*) FILTER (stop_reason = 'sampling_error') AS sampling_errors,
-        sum(searches) AS searches,
-        sum(searches_failed) AS searches_failed
+        sum(searches)::BIGINT AS searches,
+        sum(searches_failed)::BIGINT AS searches_failed
     FROM trajectories
     WHERE phase = 'train'
     GROUP BY run, step
@@ -28,9 +28,9 @@ SELECT
     searches,
     searches_failed,
     searches_failed / nullif(searches, 0) AS search_error_rate,
-    corr(correct, searches_failed / nullif(searches, 0)) OVER (
+    nullif(corr(correct, searches_failed / nullif(searches, 0)) OVER (
         PARTITION BY run ORDER BY step ROWS BETWEEN 19 PRECEDING AND CURRENT ROW
-    ) AS correlation_over_20_steps
+    ), 'nan') AS correlation_over_20_steps
 FROM sampled
 ORDER BY run, step;
 COMMENT ON VIEW reward_and_environment IS 'Reward by step beside search errors. A strongly negative correlation_over_20_steps: reward falls when searches fail, which is the environment and not the policy.';

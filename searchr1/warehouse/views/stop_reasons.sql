@@ -11,6 +11,6 @@ SELECT
     avg(em::INTEGER) AS em,
     avg(searches) AS searches
 FROM trajectories
-GROUP BY ALL
+GROUP BY run, phase, step, evaluation, stop_reason
 ORDER BY run, phase DESC, step, evaluation, trajectories DESC;
 COMMENT ON VIEW stop_reasons IS 'Trajectories by stop reason, by step or evaluation.';

@@ -1,0 +1,29 @@
+"""Analyse: every trajectory into the warehouse, figures and the report of a run.
+
+    python flows/analyse_flow.py --run demo
+"""
+
+from prefect import get_run_logger
+
+from flows.settings_flow import main, settings_flow
+from searchr1.config import AnalyseSettings
+from searchr1.runs import Run, latest_run
+from tasks.analyse import load_warehouse, report
+
+
+@settings_flow(AnalyseSettings, name="analyse")
+async def analyse(settings: AnalyseSettings) -> str:
+    """Load all runs into the warehouse and write the report of one of them.
+
+    Returns the path of the report.
+    """
+    runs_dir = settings.runs_dir
+    run = Run.open(runs_dir, settings.run) if settings.run else latest_run(runs_dir)
+    warehouse = await load_warehouse(runs_dir)
+    file = await report(runs_dir, run.name)
+    get_run_logger().info("warehouse: %s; report: %s", warehouse, file)
+    return str(file)
+
+
+if __name__ == "__main__":
+    main(analyse, AnalyseSettings)
