@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -28,7 +27,7 @@ CONTENDERS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--scale", type=float, default=1.0, help="share of the published rows")
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     arguments = parser.parse_args()
@@ -47,7 +46,9 @@ def main() -> None:
             expected = pq.read_table(folder / "columnar" / f"{split}.parquet")
             for name in results:
                 if pq.read_table(folder / name / f"{split}.parquet") != expected:
-                    raise SystemExit(f"{name} made another {split} than this project: no comparison")
+                    raise SystemExit(
+                        f"{name} made another {split} than this project: no comparison"
+                    )
     console.print(_table(results))
 
 

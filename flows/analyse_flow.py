@@ -7,7 +7,7 @@ from prefect import get_run_logger
 
 from flows.settings_flow import main, settings_flow
 from searchr1.config import AnalyseSettings
-from searchr1.runs import Run, latest_run
+from searchr1.runs import Run
 from tasks.analyse import load_warehouse, report
 
 
@@ -18,12 +18,17 @@ async def analyse(settings: AnalyseSettings) -> str:
     Returns the path of the report.
     """
     runs_dir = settings.runs_dir
-    run = Run.open(runs_dir, settings.run) if settings.run else latest_run(runs_dir)
+    run = Run.find(runs_dir, settings.run)
     warehouse = await load_warehouse(runs_dir)
     file = await report(runs_dir, run.name)
     get_run_logger().info("warehouse: %s; report: %s", warehouse, file)
     return str(file)
 
 
+async def check(settings: AnalyseSettings) -> None:
+    """What can be found wrong before anything is started."""
+    Run.find(settings.runs_dir, settings.run)
+
+
 if __name__ == "__main__":
-    main(analyse, AnalyseSettings)
+    main(analyse, AnalyseSettings, check)

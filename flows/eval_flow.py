@@ -6,15 +6,13 @@ The base model is always evaluated with them. Questions that were answered befor
 policy in the same environment, are not asked again.
 """
 
-from pathlib import Path
-
 from prefect import get_run_logger
 
 from flows.settings_flow import main, settings_flow
 from searchr1.config import EvalSettings
 from searchr1.errors import SettingsError
-from searchr1.runs import Run, latest_run
-from searchr1.workbench import open_workbench
+from searchr1.runs import Run
+from searchr1.workbench import open_workbench, preflight
 from tasks.evaluate import BASE, Evaluated, Policy, evaluate
 from tasks.workbench import Evaluating, current_evaluating
 
@@ -22,7 +20,7 @@ from tasks.workbench import Evaluating, current_evaluating
 @settings_flow(EvalSettings, name="eval")
 async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     """Evaluate the base model and checkpoints of a run on one question set."""
-    run = Run.open(settings.runs_dir, settings.run) if settings.run else latest_run(settings.runs_dir)
+    run = Run.find(settings.runs_dir, settings.run)
     policies = chosen_policies(run, settings.ckpts, settings.model_path)
     get_run_logger().info(
         "run '%s': %s on %s, %s",
@@ -35,6 +33,13 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
         bench.questions = bench.questions[: settings.limit]
         current_evaluating.set(Evaluating(run, settings, bench))
         return [await evaluate(run.name, policy) for policy in policies]
+
+
+async def check(settings: EvalSettings) -> None:
+    """What can be found wrong before anything is started."""
+    run = Run.find(settings.runs_dir, settings.run)
+    chosen_policies(run, settings.ckpts, settings.model_path)
+    await preflight(settings, settings.question_set)
 
 
 def chosen_policies(run: Run, ckpts: str, model_path: str | None) -> list[Policy]:
@@ -66,4 +71,4 @@ def chosen_policies(run: Run, ckpts: str, model_path: str | None) -> list[Policy
 
 
 if __name__ == "__main__":
-    main(evaluate_checkpoints, EvalSettings)
+    main(evaluate_checkpoints, EvalSettings, check)

@@ -61,12 +61,17 @@ def _documentation(body: Callable[..., Any], model: type[BaseModel]) -> str:
     return "\n".join([inspect.getdoc(body) or "", "", "Args:", *lines])
 
 
-def main(the_flow: Flow[..., Any], model: type[BaseModel]) -> None:
-    """The command line of a flow: `python flows/….py --max-steps 20`. Wrong settings end with one
-    clear message and status 2, before Prefect is started; a failed flow ends with status 1."""
+def main(
+    the_flow: Flow[..., Any], model: type[S], check: Callable[[S], Awaitable[None]] | None = None
+) -> None:
+    """The command line of a flow: `python flows/….py --max-steps 20`. What is wrong or missing,
+    as far as `check` finds it, ends with one clear message and status 2, before Prefect is
+    started; a failed flow ends with status 1."""
     try:
-        given = from_command_line(model)
-        resolve(model, given)
+        given = from_command_line(model, about=sys.modules["__main__"].__doc__)
+        settings = resolve(model, given)
+        if check is not None:
+            asyncio.run(_checked(check, settings))
     except SearchR1Error as error:
         print(f"Error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -78,3 +83,7 @@ def main(the_flow: Flow[..., Any], model: type[BaseModel]) -> None:
     except KeyboardInterrupt:
         print("Interrupted. Start it again with the same --run-name to go on.", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+async def _checked(check: Callable[[S], Awaitable[None]], settings: S) -> None:
+    await check(settings)

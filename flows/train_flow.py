@@ -17,7 +17,7 @@ from searchr1.data import BatchSchedule
 from searchr1.policy import LoraSettings
 from searchr1.runs import Run, StepRecord
 from searchr1.tracking import Tracker
-from searchr1.workbench import open_workbench
+from searchr1.workbench import open_workbench, preflight
 from tasks.rollout import rollout
 from tasks.update import initial_state, update
 from tasks.workbench import Training, current_training
@@ -75,6 +75,11 @@ async def _steps(settings: TrainSettings, run: Run) -> None:
                 logger.info(_line(record, settings.max_steps))
 
 
+async def check(settings: TrainSettings) -> None:
+    """What can be found wrong before anything is started."""
+    await preflight(settings, "train")
+
+
 def default_run_name(settings: TrainSettings) -> str:
     """A new name for a new flow run; the same one when Prefect retries that flow run."""
     context = FlowRunContext.get()
@@ -105,4 +110,4 @@ def _line(record: StepRecord, max_steps: int) -> str:
 
 
 if __name__ == "__main__":
-    main(train, TrainSettings)
+    main(train, TrainSettings, check)

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from searchr1.config import AnalyseSettings, EvalSettings, PipelineSettings, PrepareSettings
 from searchr1.config import TrainSettings
+from searchr1.workbench import preflight
 
 
 @settings_flow(PipelineSettings, name="train-search-r1")
@@ -37,10 +38,15 @@ async def train_search_r1(settings: PipelineSettings) -> str:
     return run_name
 
 
+async def check(settings: PipelineSettings) -> None:
+    """What can be found wrong before anything is started; the data is yet to be prepared."""
+    await preflight(settings, None)
+
+
 def _known(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
     """The values that `model` has fields for."""
     return {name: value for name, value in values.items() if name in model.model_fields}
 
 
 if __name__ == "__main__":
-    main(train_search_r1, PipelineSettings)
+    main(train_search_r1, PipelineSettings, check)

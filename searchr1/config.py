@@ -5,8 +5,10 @@ model's default. `resolve` does that; everything wrong is found there, before an
 or paid for, in a message that names the field.
 """
 
+import argparse
 import hashlib
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource
 
 from searchr1.data.settings import DataSettings
 from searchr1.errors import SettingsError
@@ -249,30 +251,46 @@ def _wrong(error: ValidationError) -> SettingsError:
     return SettingsError("some settings are wrong:\n" + "\n".join(lines))
 
 
-def from_command_line(
-    model: type[BaseModel], arguments: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """What a person set on the command line, by field. Flags are the fields' names with dashes;
-    `--help` and mistakes print and exit."""
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help for a person: a short usage line, choices as they are typed."""
 
-    class CommandLine(model, BaseSettings):
-        model_config = SettingsConfigDict(
-            cli_parse_args=True if arguments is None else list(arguments),
-            cli_kebab_case="no_enums",
-            cli_implicit_flags=True,
-            cli_hide_none_type=True,
-            cli_prog_name=Path(sys.argv[0]).name,
+    def add_usage(self, usage, actions, groups, prefix=None):  # noqa: ANN001, ANN201
+        super().add_usage("%(prog)s [--setting VALUE ...]", [], [], prefix)
+
+    def format_help(self) -> str:
+        return re.sub(
+            r"\{[A-Z_,]+\}|\(default:\s+[A-Z]+\)", lambda m: m.group().lower(), super().format_help()
         )
 
+
+def from_command_line(
+    model: type[BaseModel], arguments: Sequence[str] | None = None, about: str | None = None
+) -> dict[str, Any]:
+    """What a person set on the command line, by field. Flags are the fields' names with dashes;
+    `--help`, which begins with `about`, and mistakes in a flag's name print and exit.
+
+    Raises SettingsError naming the flags whose values are wrong.
+    """
+
+    class CommandLine(model, BaseSettings):
         @classmethod
         def settings_customise_sources(
             cls, settings_cls: type[BaseSettings], **_: PydanticBaseSettingsSource
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return ()
 
-    CommandLine.__doc__ = model.__doc__
+    CommandLine.__doc__ = about or model.__doc__
+    source = CliSettingsSource(
+        CommandLine,
+        cli_prog_name=Path(sys.argv[0]).name,
+        cli_parse_args=True if arguments is None else list(arguments),
+        cli_kebab_case="no_enums",
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        formatter_class=_Help,
+    )
     try:
-        parsed = CommandLine()
+        parsed = CommandLine(_cli_settings_source=source)
     except ValidationError as error:
         raise _wrong(error) from error
     return {name: getattr(parsed, name) for name in parsed.model_fields_set}

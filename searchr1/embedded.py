@@ -105,7 +105,7 @@ def _start(home: Path, base_model: str) -> _Child:
     while not port_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise EngineFailed(f"the embedded engine did not start; its log is {log}")
+            raise EngineFailed(f"the embedded engine did not start; its log, {log}, ends: {_end(log)}")
         time.sleep(0.05)
     address = ServiceAddress(
         base_url=port_file.read_text().strip(),
@@ -118,6 +118,11 @@ def _start(home: Path, base_model: str) -> _Child:
 
 def _environment(api_key: str) -> dict[str, str]:
     return {**os.environ, "SEARCHR1_ENGINE_KEY": api_key, "TOKENIZERS_PARALLELISM": "false"}
+
+
+def _end(log: Path) -> str:
+    """The last line of the engine's log."""
+    return (log.read_text(errors="replace").strip().splitlines() or ["(empty)"])[-1]
 
 
 def _stop(child: _Child) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pytrio as trio
+from pytrio.config.config import auth_state
 from pytrio.errors.event import EventFailedError
 
 from searchr1.datum import Datum
@@ -79,6 +80,12 @@ def translate(error: Exception) -> Exception:
     if transient or isinstance(error, EventFailedError) or error.code == "training.run_broken":
         return PolicyUnavailable(f"{what}; a new client will be opened from the last saved state.")
     return PolicyRefused(f"{what}: the service does not accept this request.")
+
+
+def require_key() -> None:
+    """Raise PolicyRefused unless the SDK finds a key in its environment or profile."""
+    if not auth_state.api_key:
+        raise PolicyRefused(f"PyTRIO cannot be used: {_FATAL['auth.missing_api_key']}")
 
 
 async def _translated(call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:

@@ -132,6 +132,11 @@ class Run:
         return cls(file.parent, json.loads(file.read_text(encoding="utf-8")))
 
     @classmethod
+    def find(cls, runs_dir: Path, name: str | None) -> "Run":
+        """The run called `name`, or the latest one. Raises SettingsError when there is none."""
+        return cls.open(runs_dir, name) if name else latest_run(runs_dir)
+
+    @classmethod
     def start(
         cls, runs_dir: Path, name: str, settings: Mapping[str, Any], identity: Mapping[str, Any]
     ) -> "Run":

@@ -23,7 +23,7 @@ class StopReason(StrEnum):
     TURN_LIMIT = "turn_limit"
     """The last turn allowed was still a call."""
     TOKEN_LIMIT = "token_limit"
-    """No room was left for another turn."""
+    """A token limit cut the last turn off, or left no room for another turn."""
     ENVIRONMENT_ERROR = "environment_error"
     """A search failed for reasons outside of the policy; not counted in baseline or loss."""
     SAMPLING_ERROR = "sampling_error"
@@ -103,6 +103,7 @@ class Trajectory:
     final_text: str
     answer: str | None
     reward: float
+    """See `searchr1.reward`; 0.0, like all that follows it, if the trajectory is not valid."""
     valid_format: bool
     em: bool
     em_squad: bool

@@ -14,7 +14,7 @@ from searchr1.chat import ChatFormat
 from searchr1.config import RolloutSettings, ServiceKind, WorkSettings, digest
 from searchr1.data import DataSource, corpus_path, load_questions
 from searchr1.embedded import check_installed, embedded_engine, model_folder
-from searchr1.policy import PolicyService, SamplingOptions, ServiceAddress, ServiceSampler
+from searchr1.policy import PolicyService, SamplingOptions, ServiceAddress, ServiceSampler, require_key
 from searchr1.protocol import SYSTEM_PROMPT
 from searchr1.rollout import RolloutLimits
 from searchr1.search import SearchBackend, SearchSettings, create_backend
@@ -98,11 +98,18 @@ async def open_workbench(settings: WorkSettings, question_set: str) -> AsyncIter
         yield Workbench(settings, questions, backend, policies)
 
 
-def preflight(settings: WorkSettings, question_set: str) -> None:
-    """Find what is wrong or missing before anything is started: data that is not prepared, a
-    missing key, a missing model. Raises SettingsError or DataError."""
-    load_questions(settings.data_dir, question_set)
-    create_backend(search_settings(settings))
+async def preflight(settings: WorkSettings, question_set: str | None) -> None:
+    """Find what is wrong or missing before anything is started: a key, a model, and, unless
+    `question_set` is None because it is yet to be prepared, the data.
+
+    Raises SettingsError, DataError or PolicyRefused.
+    """
     if settings.policy_service is ServiceKind.EMBEDDED:
         check_installed()
         model_folder(settings.base_model)
+    else:
+        require_key()
+    if question_set is not None:
+        load_questions(settings.data_dir, question_set)
+    if question_set is not None or settings.source is not DataSource.WORLD:
+        await create_backend(search_settings(settings)).aclose()

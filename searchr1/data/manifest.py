@@ -8,12 +8,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from searchr1.data.settings import preparation_command
 from searchr1.errors import DataError
 from searchr1.files import sha256_file, write_text
 
 MANIFEST = "manifest.json"
-
-_AGAIN = "Prepare the data again: python flows/prepare_flow.py --source SOURCE --data-dir {}"
 
 
 class FileRecord(BaseModel):
@@ -64,7 +63,7 @@ def write_manifest(data_dir: Path, manifest: Manifest) -> None:
 def read_manifest(data_dir: Path) -> Manifest:
     """The manifest of `data_dir`. Raises DataError when there is none or it cannot be read."""
     path = data_dir / MANIFEST
-    again = _AGAIN.format(data_dir)
+    again = f"Prepare it: {preparation_command(data_dir)}"
     try:
         return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -79,7 +78,7 @@ def verified_file(data_dir: Path, manifest: Manifest, name: str) -> Path:
     """The path of a prepared file whose bytes are those of the manifest, else DataError."""
     path = data_dir / name
     record = manifest.files.get(name)
-    again = _AGAIN.format(data_dir)
+    again = f"Prepare it: {preparation_command(data_dir)}"
     if record is None:
         raise DataError(f"{data_dir} was prepared without {name}. {again}")
     if not path.exists():

@@ -72,7 +72,7 @@ class DataSettings(BaseModel):
         17, ge=0, lt=1000, description="for source world: which invented world to build"
     )
     source_weights: dict[str, Annotated[float, PositiveFloat]] = Field(
-        default_factory=dict,
+        {},
         description="share of each source in the training batches, for example "
         '{"nq": 1, "hotpotqa": 2}; a source that is not named is not drawn; empty: every '
         "question equally often",
@@ -89,7 +89,8 @@ def preparation_digest(settings: DataSettings) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def preparation_command(settings: DataSettings) -> str:
-    """The shell command that prepares these settings' data."""
-    command = f"python flows/prepare_flow.py --source {settings.source}"
-    return f"{command} --data-dir {settings.data_dir}"
+def preparation_command(data_dir: Path) -> str:
+    """The shell command that prepares `data_dir`, for messages to a person."""
+    known = data_dir.name in [source.value for source in DataSource]
+    source = data_dir.name if known else "SOURCE"
+    return f"python flows/prepare_flow.py --source {source} --data-dir {data_dir}"

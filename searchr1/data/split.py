@@ -26,8 +26,8 @@ class Splits(NamedTuple):
 
 
 def split_questions(questions: pa.Table, drop_overlap: bool) -> Splits:
-    """Split clean `questions` (by CLEAN_SCHEMA) into the question sets; with `drop_overlap`, without
-    the training questions that are evaluation questions too."""
+    """Split clean `questions` (by `searchr1.data.clean.CLEAN_SCHEMA`) into the question sets;
+    with `drop_overlap`, without the training questions that are evaluation questions too."""
     connection = connect()
     connection.register("questions", questions)
     connection.execute(

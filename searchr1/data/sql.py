@@ -3,7 +3,8 @@
 import duckdb
 
 _ODD_SPACE = (
-    r"\x09-\x0d\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+    r"\x09-\x0d\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
+    r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 )
 """For RE2: white space as Python's str.split knows it, the plain space apart."""
 
@@ -29,6 +30,5 @@ def connect() -> duckdb.DuckDBPyConnection:
       space. Two questions with the same key are the same question.
     """
     connection = duckdb.connect()
-    connection.execute("set memory_limit = '600MB'")
     connection.execute(_MACROS)
     return connection

@@ -12,10 +12,13 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 HOST = "127.0.0.1"
+LAST_SECONDS = 15
+"""From the end of the parent to the end of the engine, whatever it is doing."""
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -121,7 +124,12 @@ def main() -> int:
 
     server = Server(
         uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, lifespan="on"
+            app,
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=75,  # longer than the clients': they never meet a closing socket
         )
     )
     if options.exit_with_parent:
@@ -137,6 +145,8 @@ def stop_at_end_of_input(server: object) -> None:
     while os.read(0, 4096):
         pass
     server.should_exit = True  # pyright: ignore
+    time.sleep(LAST_SECONDS)
+    os._exit(0)  # something hangs, and nobody is left to notice
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ engine was restarted) is 404, so that the client gives up at once instead of ren
 """
 
 import asyncio
-import hmac
+import contextlib
 import re
 from typing import Any
 
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from searchr1.engine.config import HEARTBEAT_SECONDS, LONG_POLL_SECONDS
-from searchr1.engine.control import bearer, body, sampling_run
+from searchr1.engine.control import bearer, body, same_secret, sampling_run
 from searchr1.engine.engine import Engine
 from searchr1.engine.errors import Code, EngineError
 from searchr1.engine.runs import Event, SamplingRun, Status, TrainingRun
@@ -44,6 +44,9 @@ async def submit_event(request: Request) -> Response:
     if run is None:
         raise EngineError(Code.RUN_NOT_FOUND, "No such training run. Was the engine restarted?")
     _authorize(request, run)
+    if any(envelope.event_id in other.events for other in engine.training_runs.values()
+           if other is not run):  # fmt: skip
+        raise EngineError(Code.EVENT_EXISTS, "This event id belongs to another run.")
     return _status(run.submit(envelope))
 
 
@@ -51,20 +54,19 @@ async def get_event(request: Request) -> Response:
     """Status of an event; held back for up to `Prefer: wait` seconds while it is not done."""
     engine: Engine = request.app.state.engine
     name = request.path_params["event"]
-    for run in engine.training_runs.values():
-        if name in run.events and hmac.compare_digest(run.token, bearer(request)):
-            run.touch()
-            event = run.events[name]
-            break
-    else:
-        raise EngineError(Code.EVENT_NOT_FOUND, f"No event {name!r} of this run here.")
+    run = next((run for run in engine.training_runs.values() if name in run.events), None)
+    if run is None:
+        raise EngineError(
+            Code.EVENT_NOT_FOUND, f"No event {name!r} here. Was the engine restarted?"
+        )
+    _authorize(request, run)
+    run.touch()
+    event = run.events[name]
     wait = re.search(r"\bwait=(\d+)", request.headers.get("prefer", ""))
     seconds = min(int(wait[1]) if wait else 0, LONG_POLL_SECONDS)
     if seconds:
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(event.finished.wait(), seconds)
-        except TimeoutError:
-            pass
     return _status(event)
 
 
@@ -73,7 +75,7 @@ async def heartbeat(request: Request) -> Response:
     engine: Engine = request.app.state.engine
     token = bearer(request)
     for run in engine.training_runs.values():
-        if hmac.compare_digest(run.token, token):
+        if same_secret(run.token, token):
             run.touch()
             return JSONResponse({"heartbeat_ms": HEARTBEAT_SECONDS * 1000})
     raise EngineError(Code.UNAUTHORIZED, "The token belongs to no run of this engine.")
@@ -129,7 +131,7 @@ def _checked_prompt(wanted: SampleRequest, run: SamplingRun) -> list[int]:
 
 
 def _authorize(request: Request, run: TrainingRun | SamplingRun) -> None:
-    if not hmac.compare_digest(run.token, bearer(request)):
+    if not same_secret(run.token, bearer(request)):
         raise EngineError(Code.UNAUTHORIZED, "The token is not the one of this run.")
 
 

@@ -10,7 +10,6 @@ import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.requests import Request
@@ -21,8 +20,21 @@ from searchr1.engine import config as settings
 from searchr1.engine.checkpoints import Checkpoint, Kind
 from searchr1.engine.engine import Engine, new_cuid
 from searchr1.engine.errors import Code, EngineError
-from searchr1.engine.model import BaseModel, LoraSettings
+from searchr1.engine.model import LoraSettings
 from searchr1.engine.runs import SamplingRun, Session, Status, TrainingRun
+from searchr1.engine.views import (
+    WORKSPACE,
+    checkpoint_view,
+    created_view,
+    credentials,
+    ids,
+    iso,
+    origin,
+    run_view,
+    sampling_run_view,
+    session_view,
+    spec,
+)
 from searchr1.engine.wire import (
     SamplingRunCreate,
     SessionClose,
@@ -33,7 +45,6 @@ from searchr1.engine.wire import (
 
 Handler = Callable[[Request, Engine], Awaitable[Any]]
 
-WORKSPACE = "workspace_local"
 STARTED = time.time()
 
 
@@ -79,7 +90,7 @@ def _guarded(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def guarded(request: Request) -> Response:
         engine: Engine = request.app.state.engine
         given = request.headers.get("x-api-key", "") or bearer(request)
-        if not hmac.compare_digest(given.encode(), engine.config.api_key.encode()):
+        if not same_secret(given, engine.config.api_key):
             message = "The API key is not the one that this engine was started with."
             raise EngineError(Code.UNAUTHORIZED, message)
         result = await handler(request, engine)
@@ -92,6 +103,11 @@ def bearer(request: Request) -> str:
     """The bearer token of a request, or an empty string."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token if scheme.lower() == "bearer" else ""
+
+
+def same_secret(one: str, other: str) -> bool:
+    """Compare in a time that tells nothing."""
+    return hmac.compare_digest(one.encode(), other.encode())
 
 
 async def body(request: Request) -> object:
@@ -288,18 +304,7 @@ async def renew_training_run(request: Request, engine: Engine) -> object:
 
 
 async def get_sampling_run(request: Request, engine: Engine) -> object:
-    run = sampling_run(request, engine)
-    return {
-        **ids(run),
-        "sampling_run_cuid": run.cuid,
-        "status": str(run.status),
-        "base_model": run.base.alias,
-        "model_id": run.base.model_id,
-        "alias": run.base.alias,
-        "source_checkpoint_uri": run.source_uri or None,
-        "created_at": iso(run.created),
-        "updated_at": iso(run.touched),
-    }
+    return sampling_run_view(sampling_run(request, engine))
 
 
 async def renew_sampling_run(request: Request, engine: Engine) -> object:
@@ -398,111 +403,3 @@ def checkpoint_page(request: Request, engine: Engine, found: list[Checkpoint]) -
     page, cursor = paged(request, found)
     views = [checkpoint_view(engine, c) for c in page if isinstance(c, Checkpoint)]
     return {"checkpoints": views, "cursor": cursor}
-
-
-def checkpoint_view(engine: Engine, checkpoint: Checkpoint) -> dict[str, object]:
-    """A checkpoint as the protocol lists it."""
-    run = engine.training_runs.get(checkpoint.run)
-    path = engine.store.path(checkpoint)
-    return {
-        "cuid": checkpoint.cuid,
-        "checkpoint_cuid": checkpoint.cuid,
-        "training_run_cuid": checkpoint.run,
-        "workspace_cuid": WORKSPACE,
-        "name": checkpoint.name,
-        "checkpoint_type": checkpoint.kind.wire,
-        "status": "READY",
-        "checkpoint_uri": checkpoint.uri,
-        "model": checkpoint.model_alias,
-        "base_model": checkpoint.model_alias,
-        "model_spec_cuid": f"model_{checkpoint.model_alias}",
-        "task_id": checkpoint.run,
-        "task_created_at": iso(run.created if run else checkpoint.created),
-        "task_status": str(run.status if run else Status.ENDED),
-        "step": checkpoint.step,
-        "path": checkpoint.uri,
-        "created_at": iso(checkpoint.created),
-        "size_bytes": path.stat().st_size if path.exists() else None,
-        "lora_rank": checkpoint.lora.rank,
-        "is_uploaded": True,
-        "expired_at": iso(checkpoint.expires) if checkpoint.expires else None,
-    }
-
-
-def session_view(session: Session) -> dict[str, object]:
-    """A session as the protocol lists it."""
-    return {
-        "service_session_cuid": session.cuid,
-        "workspace_cuid": WORKSPACE,
-        "status": str(session.status),
-        "created_at": iso(session.created),
-        "updated_at": iso(session.touched),
-    }
-
-
-def run_view(run: TrainingRun) -> dict[str, object]:
-    """A training run as the protocol lists it."""
-    params: dict[str, object] = {**run.lora._asdict(), "restore_optimizer": run.restore_optimizer}
-    params["lora_rank"] = params.pop("rank")
-    return {
-        **ids(run),
-        **params,
-        "training_run_cuid": run.cuid,
-        "base_model": run.base.alias,
-        "status": str(run.status),
-        "run_index": run.index,
-        "model_spec_cuid": spec(run.base),
-        "is_lora": True,
-        "source_checkpoint_uri": run.source_uri or None,
-        "corrupted": False,
-        "training_params": params,
-        "created_at": iso(run.created),
-        "updated_at": iso(run.touched),
-    }
-
-
-def created_view(run: TrainingRun | SamplingRun) -> dict[str, object]:
-    """What the answers to both kinds of run creation share."""
-    return {
-        **ids(run),
-        "status": str(run.status),
-        "run_index": run.index,
-        "model_spec_cuid": spec(run.base),
-        "model_alias": run.base.alias,
-        "model_id": run.base.model_id,
-        "created_at": iso(run.created),
-    }
-
-
-def ids(run: TrainingRun | SamplingRun) -> dict[str, object]:
-    """Where a run belongs."""
-    return {"service_session_cuid": run.session, "workspace_cuid": WORKSPACE}
-
-
-def credentials(request: Request, run: TrainingRun | SamplingRun) -> dict[str, object]:
-    """Address and token of the Actor plane. The token is the run's own and lasts for a year."""
-    expires = datetime.now(UTC) + timedelta(days=365)
-    return {
-        "actor": {
-            "actor_cuid": "actor_local",
-            "endpoint": f"{origin(request)}/actor",
-            "connect_mode": "direct",
-            "tls_enabled": False,
-        },
-        "actor_jwt": {"token": run.token, "expires_at": expires.isoformat()},
-    }
-
-
-def origin(request: Request) -> str:
-    """Scheme, host and port by which the client reached us."""
-    return f"{request.url.scheme}://{request.url.netloc}"
-
-
-def spec(model: BaseModel) -> str:
-    """Id of a served model."""
-    return f"model_{model.alias}"
-
-
-def iso(seconds: float) -> str:
-    """A time as the protocol writes it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

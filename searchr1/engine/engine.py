@@ -16,7 +16,7 @@ from searchr1.engine import config as settings
 from searchr1.engine.checkpoints import Checkpoint, CheckpointStore, Kind
 from searchr1.engine.config import EngineConfig
 from searchr1.engine.errors import Code, EngineError
-from searchr1.engine.model import BaseModel
+from searchr1.engine.model import ServedModel
 from searchr1.engine.runs import (
     Event,
     Outcome,
@@ -50,7 +50,7 @@ class Engine:
         """Raises OSError or ValueError when a model folder cannot be used."""
         self.config = config
         self.models = {
-            alias: BaseModel(alias, folder, config) for alias, folder in config.models.items()
+            alias: ServedModel(alias, folder, config) for alias, folder in config.models.items()
         }
         self.store = CheckpointStore(config.home)
         self.worker = Worker(Sampler(config, self._load_weights))
@@ -74,7 +74,7 @@ class Engine:
             self.close_session(session, Status.ENDED)
         await asyncio.to_thread(self.worker.stop)
 
-    def model(self, name: str) -> BaseModel:
+    def model(self, name: str) -> ServedModel:
         """A base model by alias or model id. Raises EngineError (`model_not_found`)."""
         for model in self.models.values():
             if name in (model.alias, model.model_id):
@@ -83,7 +83,7 @@ class Engine:
         message = f"This engine does not serve the model {name!r}. It serves: {known}."
         raise EngineError(Code.MODEL_NOT_FOUND, message)
 
-    def model_of(self, checkpoint: Checkpoint) -> BaseModel:
+    def model_of(self, checkpoint: Checkpoint) -> ServedModel:
         """The base model that a checkpoint was trained from."""
         if checkpoint.model_alias in self.models:
             return self.models[checkpoint.model_alias]
@@ -151,12 +151,11 @@ class Engine:
         if self.model(init.base_model) is not run.base:
             message = f"The run was created for another model than {init.base_model!r}."
             raise EngineError(Code.VALIDATION_FAILED, message)
-        micro = self.config.micro_batch_tokens
         if not init.checkpoint_uri:
-            return TrainedModel(run.base, run.lora, micro)
+            return TrainedModel(run.base, run.lora)
         checkpoint, tensors = self.store.load(init.checkpoint_uri)
         return TrainedModel.restore(
-            run.base, run.lora, micro, checkpoint, tensors, optimizer=init.load_optimizer
+            run.base, run.lora, checkpoint, tensors, optimizer=init.load_optimizer
         )
 
     def _save(
@@ -175,7 +174,7 @@ class Engine:
             }
         }
 
-    def _load_weights(self, key: WeightsKey) -> tuple[BaseModel, torch.nn.Module]:
+    def _load_weights(self, key: WeightsKey) -> tuple[ServedModel, torch.nn.Module]:
         """Bring weights into memory for sampling. In the torch thread."""
         base = self.models[key.alias]
         if not key.uri:

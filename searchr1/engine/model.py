@@ -8,6 +8,7 @@ cannot disturb each other, and dropping the last reference to a tree frees it.
 import copy
 import inspect
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +40,7 @@ class LoraSettings(NamedTuple):
         return self._replace(seed=None) == other._replace(seed=None)
 
 
-class BaseModel:
+class ServedModel:
     """One served model. Configuration and tokenizer are read at once, weights on first use.
 
     Used from the torch thread only, except for the public attributes.
@@ -61,12 +62,11 @@ class BaseModel:
             max(config.max_tokens_per_request, max_seq_len),
             max_seq_len,
         )
-        self.device = torch.device(
-            ("cuda" if torch.cuda.is_available() else "cpu")
-            if config.device == "auto"
-            else config.device
-        )
-        self.dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
+        automatic = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = torch.device(automatic if config.device == "auto" else config.device)
+        on_gpu = self.device.type == "cuda"
+        self.dtype = torch.bfloat16 if on_gpu else torch.float32
+        self.micro_batch_tokens = config.micro_batch_tokens or (8192 if on_gpu else 1024)
         self.layers = int(settings.num_hidden_layers)
         types = getattr(settings, "layer_types", None) or []
         window = getattr(settings, "sliding_window", None)
@@ -85,7 +85,7 @@ class BaseModel:
             model = AutoModelForCausalLM.from_pretrained(
                 self.model_id, dtype=self.dtype, local_files_only=True
             )
-            self._base = model.to(self.device).eval().requires_grad_(False)
+            self._base = model.to(device=self.device).eval().requires_grad_(False)
         return self._base
 
     def copy(self) -> nn.Module:
@@ -98,8 +98,11 @@ class BaseModel:
         """A LoRA variant that starts out equal to the base (B = 0); A is drawn from the seed."""
         tree = self.copy()
         targets = lora_targets(tree, settings)
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.seed() if settings.seed is None else torch.manual_seed(settings.seed)
+        with torch.random.fork_rng():
+            if settings.seed is None:
+                torch.seed()
+            else:
+                torch.manual_seed(settings.seed)
             return _with_lora(tree, settings, targets).eval()
 
     def for_sampling(self, settings: LoraSettings, weights: dict[str, Tensor]) -> nn.Module:
@@ -120,7 +123,9 @@ class BaseModel:
         model = _with_lora(tree, settings, targets)
         load_lora(model, weights)
         if merge:
-            return model.merge_and_unload().eval().requires_grad_(False)  # pyright: ignore
+            with warnings.catch_warnings():  # about tied weights, as above
+                warnings.simplefilter("ignore")
+                model = model.merge_and_unload()  # pyright: ignore
         return model.eval().requires_grad_(False)
 
 
@@ -210,6 +215,11 @@ def takes(model: nn.Module, argument: str) -> bool:
     return argument in inspect.signature(base.forward).parameters
 
 
+def cache_argument(model: nn.Module) -> str:
+    """What this version of transformers calls the key/value cache."""
+    return "cache" if takes(model, "cache") else "past_key_values"
+
+
 def _with_lora(tree: nn.Module, settings: LoraSettings, targets: Sequence[str]) -> PeftModel:
     config = LoraConfig(
         r=settings.rank,
@@ -219,7 +229,9 @@ def _with_lora(tree: nn.Module, settings: LoraSettings, targets: Sequence[str]) 
         fan_in_fan_out=any(isinstance(tree.get_submodule(name), Conv1D) for name in targets),
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(tree, config, adapter_name=ADAPTER)  # pyright: ignore
+    with warnings.catch_warnings():  # about tied weights: only the head's copy is changed
+        warnings.simplefilter("ignore")
+        return get_peft_model(tree, config, adapter_name=ADAPTER)  # pyright: ignore
 
 
 def _eos_ids(folder: str, *more: int | list[int] | None) -> frozenset[int]:

@@ -6,6 +6,7 @@ the first. Nothing here survives a restart; checkpoints do.
 """
 
 import asyncio
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -15,9 +16,11 @@ from enum import StrEnum
 
 from searchr1.engine.config import KEPT_RESULTS
 from searchr1.engine.errors import Code, EngineError
-from searchr1.engine.model import BaseModel, LoraSettings
+from searchr1.engine.model import LoraSettings, ServedModel
 from searchr1.engine.trainer import TrainedModel
 from searchr1.engine.wire import Envelope
+
+logger = logging.getLogger(__name__)
 
 
 class Status(StrEnum):
@@ -112,7 +115,7 @@ class TrainingRun(Record):
 
     session: str
     index: int
-    base: BaseModel
+    base: ServedModel
     lora: LoraSettings
     source_uri: str
     restore_optimizer: bool
@@ -144,6 +147,10 @@ class TrainingRun(Record):
             try:
                 outcome = await perform(event)
             except EngineError as error:
+                self._finish(event, EventStatus.FAILED, error=error)
+            except Exception:  # boundary: one event's failure must not stall the run
+                logger.exception("An event failed")
+                error = EngineError(Code.INTERNAL_ERROR, "The engine failed; its log says why.")
                 self._finish(event, EventStatus.FAILED, error=error)
             else:
                 event.result, event.tokens = outcome.result, outcome.tokens
@@ -177,7 +184,7 @@ class SamplingRun(Record):
 
     session: str
     index: int
-    base: BaseModel
+    base: ServedModel
     source_uri: str
     source_cuid: str
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from searchr1.engine.config import WEIGHTS_IDLE_SECONDS, EngineConfig
+from searchr1.engine.decoder import Decoder, make_decoder
 from searchr1.engine.draw import draw
 from searchr1.engine.errors import Code, EngineError
-from searchr1.engine.model import BaseModel
+from searchr1.engine.model import ServedModel
 from searchr1.engine.scoring import prompt_logprobs
-from searchr1.engine.slots import Decoder, make_decoder
 from searchr1.engine.wire import SampleRequest
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class SampleJob:
     key: WeightsKey
     request: SampleRequest
     prompt: list[int]
-    base: BaseModel
+    base: ServedModel
     done: Callable[[dict[str, object] | EngineError], None]
     """Called once, in the torch thread, with the response body or an error."""
     cancelled: bool = False
@@ -77,6 +77,11 @@ class SampleJob:
         self.stop_ids = self.base.eos_ids | frozenset(params.stop_token_ids)
         longest = max((len(text.encode()) for text in params.stop), default=0)
         self.stop_window = longest + 4 if longest else 0
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether logprobs of the prompt are wanted."""
+        return self.request.return_prompt_logprobs or self.request.topk_prompt_logprobs > 0
 
     def response(self) -> dict[str, object]:
         """The protocol's answer, without prompt logprobs."""
@@ -191,7 +196,7 @@ class Sampler:
     """All batches, and the queue in front of them."""
 
     def __init__(
-        self, config: EngineConfig, load: Callable[[WeightsKey], tuple[BaseModel, nn.Module]]
+        self, config: EngineConfig, load: Callable[[WeightsKey], tuple[ServedModel, nn.Module]]
     ) -> None:
         """`load` brings weights into memory; it may raise EngineError."""
         self._config = config
@@ -215,7 +220,10 @@ class Sampler:
     def step(self) -> None:
         """Take in new requests, then advance the batch whose turn it is by one token."""
         while self._inbox:
-            self._take(self._inbox.popleft())
+            job = self._inbox.popleft()
+            self._take(job)
+            if job.scores_prompt:  # a whole forward pass: let the others go on first
+                break
         key = next((key for key, batch in self._batches.items() if batch.busy), None)
         if key is None:
             return
@@ -258,7 +266,7 @@ class Sampler:
                 self._batches[job.key] = Batch(model, decoder)
                 self.forget_idle()
             batch = self._batches[job.key]
-            if job.request.return_prompt_logprobs or job.request.topk_prompt_logprobs:
+            if job.scores_prompt:
                 self._score_prompt(job, batch.model)
             batch.waiting.extend(job.rows)
         except EngineError as error:

@@ -1,52 +1,22 @@
-"""Key/value caches for batched decoding where rows come and go between steps.
+"""The fast decoder: a preallocated key/value cache with one slot a row.
 
-A `Decoder` holds the caches of a set of rows, numbered 0..n-1. `SlotDecoder` is the fast one, for
-models whose layers are all plain attention; `PaddedDecoder` works with any cache that
-transformers has (sliding windows, linear attention) but takes new rows only when it is empty.
-Both give the same logits.
+For models whose layers are all plain attention.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from searchr1.engine.model import BaseModel, logits_at, takes
+from searchr1.engine.model import cache_argument, logits_at
 from searchr1.engine.scoring import pad
 
 PREFILL_TOKENS = 4096
 """Padded tokens of one prefill pass."""
 CAPACITY_STEP = 128
 """Cache lengths are multiples of this."""
-
-
-class Decoder(Protocol):
-    """Batched next-token logits over a changing set of rows."""
-
-    rows: int
-    computed_tokens: int
-    """Prompt tokens that went through the model."""
-    reused_tokens: int
-    """Prompt tokens whose keys and values were there already."""
-
-    def room(self, lengths: Sequence[int]) -> int:
-        """How many of the waiting prompts (by their lengths, in order) may join now."""
-        ...
-
-    def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
-        """Add rows at the end. Returns which prompt each new row has, and the logits
-        [new rows, V] after it."""
-        ...
-
-    def step(self, tokens: Sequence[int]) -> Tensor:
-        """Feed one token to each row; returns the next logits [rows, V]."""
-        ...
-
-    def remove(self, row: int) -> None:
-        """Drop a row; the last row takes its number."""
-        ...
 
 
 class _SlotLayer(CacheLayerMixin):
@@ -93,7 +63,7 @@ class _SlotLayer(CacheLayerMixin):
         """Copy the first `length` places of a slot to other slots."""
         assert self.keys is not None and self.values is not None
         for tensor in (self.keys, self.values):
-            tensor[targets, :, :length] = tensor[source, :, :length]
+            tensor[targets, :, :length] = tensor[source, :, :length].clone()
 
     def swap(self, one: int, other: int, length: int) -> None:
         """Exchange the first `length` places of two slots."""
@@ -131,7 +101,7 @@ class SlotDecoder:
         self._cache_bytes = cache_bytes
         self._layers = [_SlotLayer(self) for _ in range(layers)]
         self._cache = Cache(layers=list(self._layers))
-        self._argument = "cache" if takes(model, "cache") else "past_key_values"
+        self._argument = cache_argument(model)
         parameter = next(model.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         self._used: list[int] = []
@@ -302,8 +272,9 @@ class SlotDecoder:
         for layer in self._layers:
             if layer.is_initialized:
                 layer.swap(one, other, length)
-        for items in (self.stored, self._used):
-            items[one], items[other] = items[other], items[one]
+        stored, used = self.stored, self._used
+        stored[one], stored[other] = stored[other], stored[one]
+        used[one], used[other] = used[other], used[one]
 
     def _bytes_per_token(self) -> int:
         """Keys and values of one token in all layers; 0 until the first pass has shown it."""
@@ -314,92 +285,5 @@ class SlotDecoder:
         )
 
 
-class PaddedDecoder:
-    """Rows padded on the left to one length, in the cache that the model itself makes."""
-
-    def __init__(self, model: nn.Module, max_rows: int) -> None:
-        self.rows = 0
-        self.computed_tokens = 0
-        self.reused_tokens = 0
-        self._model = model
-        self._max_rows = max_rows
-        self._argument = "cache" if takes(model, "cache") else "past_key_values"
-        self._takes_positions = takes(model, "position_ids")
-        self._device = next(model.parameters()).device
-        self._cache: Any = None
-        self._mask = torch.zeros(0, 0, dtype=torch.long)
-
-    def room(self, lengths: Sequence[int]) -> int:
-        return 0 if self.rows else min(self._max_rows, len(lengths))
-
-    def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
-        if self.rows:
-            raise RuntimeError("a padded batch takes new rows only when it is empty")
-        self.rows = len(prompts)
-        self.computed_tokens += sum(map(len, prompts))
-        ids = pad([prompt[::-1] for prompt in prompts], 0, torch.long).flip(1)
-        mask = pad([[1] * len(prompt) for prompt in prompts], 0, torch.long).flip(1)
-        self._cache, self._mask = None, mask.to(self._device)
-        return list(range(self.rows)), self._forward(ids.to(self._device))
-
-    def step(self, tokens: Sequence[int]) -> Tensor:
-        self._mask = torch.cat([self._mask, self._mask.new_ones(self.rows, 1)], dim=1)
-        return self._forward(torch.tensor(tokens, device=self._device)[:, None])
-
-    def remove(self, row: int) -> None:
-        keep = list(range(self.rows))
-        keep[row] = keep[-1]
-        self.rows -= 1
-        chosen = torch.tensor(keep[:-1], dtype=torch.long, device=self._device)
-        self._mask = self._mask[chosen]
-        if self.rows:
-            for layer in self._cache.layers:
-                layer.reorder_cache(chosen)
-        else:
-            self._cache = None
-
-    def _forward(self, ids: Tensor) -> Tensor:
-        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": self._mask}
-        if self._takes_positions:
-            positions = (self._mask.cumsum(1) - 1).clamp(min=0)
-            inputs["position_ids"] = positions[:, -ids.shape[1] :]
-        if self._cache is not None:
-            inputs[self._argument] = self._cache
-        head = self._model.get_output_embeddings()  # pyright: ignore
-        handle = head.register_forward_pre_hook(lambda _, arguments: (arguments[0][:, -1],))
-        try:
-            output = self._model(**inputs, use_cache=True)
-        finally:
-            handle.remove()
-        self._cache = output[self._argument]
-        return output.logits
-
-
 def _rounded(length: int) -> int:
     return -(-length // CAPACITY_STEP) * CAPACITY_STEP
-
-
-def make_decoder(base: BaseModel, model: nn.Module, max_rows: int, cache_bytes: int) -> Decoder:
-    """The best decoder for a variant of `base`; what works is found out once, on the base."""
-    if base.plain_attention is None:
-        base.plain_attention = _slots_agree(base)
-    if base.plain_attention:
-        return SlotDecoder(model, max_rows, cache_bytes, base.layers)
-    return PaddedDecoder(model, max_rows)
-
-
-def _slots_agree(base: BaseModel) -> bool:
-    """Try `SlotDecoder` on two short prompts and compare with the model's own cache."""
-    if not base.full_attention_only:
-        return False
-    fast = SlotDecoder(base.base, 2, 1 << 30, base.layers)
-    reference = PaddedDecoder(base.base, 2)
-    prompts = [[0, 1, 2, 3, 4], [1, 2, 3]]
-    try:
-        order, first = fast.join(prompts)
-        _, expected = reference.join([prompts[i] for i in order])
-        pairs = [(first, expected), (fast.step([1, 2]), reference.step([1, 2]))]
-    except Exception:  # boundary: foreign model code; whatever it raises, the other decoder works
-        return False
-    tolerance = 1e-3 if base.dtype == torch.float32 else 0.5
-    return all(float((a.float() - b.float()).abs().max()) < tolerance for a, b in pairs)

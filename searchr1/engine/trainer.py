@@ -4,6 +4,7 @@ Used from the torch thread only. The long operation is a generator that yields b
 micro-batches, so that sampling gets its turn.
 """
 
+import math
 import time
 from collections.abc import Generator
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from torch import Tensor
 from searchr1.engine import losses
 from searchr1.engine.checkpoints import Checkpoint, CheckpointStore, Kind
 from searchr1.engine.errors import Code, EngineError
-from searchr1.engine.model import BaseModel, LoraSettings, load_lora, lora_parameters
+from searchr1.engine.model import LoraSettings, ServedModel, load_lora, lora_parameters
 from searchr1.engine.scoring import micro_batches, pad, target_logprobs
 from searchr1.engine.wire import AdamParams, Datum, Forward
 
@@ -48,11 +49,10 @@ class ForwardResult(NamedTuple):
 class TrainedModel:
     """The trainable state of a run."""
 
-    def __init__(self, base: BaseModel, settings: LoraSettings, micro_batch_tokens: int) -> None:
+    def __init__(self, base: ServedModel, settings: LoraSettings) -> None:
         self.base = base
         self.settings = settings
         self.step = 0
-        self._micro_batch_tokens = micro_batch_tokens
         self._model = base.trainable(settings)
         self._named = lora_parameters(self._model)
         self._parameters = list(self._named.values())
@@ -61,7 +61,7 @@ class TrainedModel:
 
     @classmethod
     def restore(
-        cls, base: BaseModel, settings: LoraSettings, micro_batch_tokens: int,
+        cls, base: ServedModel, settings: LoraSettings,
         checkpoint: Checkpoint, tensors: dict[str, Tensor], *, optimizer: bool,
     ) -> "TrainedModel":  # fmt: skip
         """From a saved state; without `optimizer`, Adam and the step count start afresh.
@@ -71,7 +71,7 @@ class TrainedModel:
         if not checkpoint.lora.same_shape(settings):
             message = "The checkpoint's LoRA rank or trained layers differ from those of the run."
             raise EngineError(Code.CHECKPOINT_INCOMPATIBLE, message)
-        run = cls(base, settings, micro_batch_tokens)
+        run = cls(base, settings)
         load_lora(run._model, lora_weights(tensors))
         if optimizer:
             run.step = checkpoint.step
@@ -99,7 +99,7 @@ class TrainedModel:
         gradients: list[Tensor] | None = None
         loss_sum = torch.zeros((), dtype=torch.float64)
         lengths = [len(sample.tokens) for sample in samples]
-        for group in micro_batches(lengths, self._micro_batch_tokens):
+        for group in micro_batches(lengths, self.base.micro_batch_tokens):
             batch = _Batch([samples[i] for i in group], self.base.device)
             loss, values = self._batch_loss(batch, name, config, backward)
             loss_sum += loss.detach().double().cpu()
@@ -129,10 +129,16 @@ class TrainedModel:
         """
         norm = 0.0
         if self._gradients is not None:
-            for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            gradients, self._gradients = self._gradients, None
+            total = torch.nn.utils.get_total_norm(gradients)
+            norm = float(total)
+            if not math.isfinite(norm):
+                message = "The gradient norm is not finite; the gradients were dropped."
+                raise EngineError(Code.NON_FINITE_GRADIENT, message)
+            for parameter, gradient in zip(self._parameters, gradients, strict=True):
                 parameter.grad = gradient
-            limit = params.grad_clip_norm or float("inf")
-            norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, limit))
+            if params.grad_clip_norm:
+                torch.nn.utils.clip_grads_with_norm_(self._parameters, params.grad_clip_norm, total)
             self._adam.param_groups[0].update(
                 lr=params.learning_rate,
                 betas=(params.beta1, params.beta2),
@@ -141,7 +147,6 @@ class TrainedModel:
             )
             self._adam.step()
             self._adam.zero_grad()
-            self._gradients = None
             self.step += 1
         return {"grad_norm": norm, "learning_rate": params.learning_rate, "step": float(self.step)}
 

@@ -140,7 +140,7 @@ class AdamParams(BaseModel):
     learning_rate: float = Field(ge=0, allow_inf_nan=False)
     beta1: float = Field(ge=0, lt=1)
     beta2: float = Field(ge=0, lt=1)
-    eps: float = Field(ge=0, allow_inf_nan=False)
+    eps: float = Field(gt=0, allow_inf_nan=False)
     weight_decay: float = Field(ge=0, allow_inf_nan=False)
     grad_clip_norm: float = Field(ge=0, allow_inf_nan=False)
 

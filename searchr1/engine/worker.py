@@ -6,7 +6,6 @@ turns slice by slice.
 """
 
 import asyncio
-import inspect
 import logging
 import threading
 import time
@@ -30,7 +29,7 @@ class _Job:
         self._work = work
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
-        self._slices: Generator[None, None, Any] | None = None
+        self._slices: Generator[Any, Any, Any] | None = None
 
     def advance(self) -> bool:
         """Run one slice; True when the work is finished, well or badly."""
@@ -39,7 +38,7 @@ class _Job:
         try:
             if self._slices is None:
                 result = self._work()
-                if not inspect.isgenerator(result):
+                if not isinstance(result, Generator):
                     self._settle(result, None)
                     return True
                 self._slices = result
@@ -114,7 +113,7 @@ class Worker:
             began = time.monotonic()
             if job is not None and not job.advance():
                 with self._wake:
-                    self._jobs.append(job)
+                    self._jobs.append(job)  # behind those of other runs
             now = time.monotonic()
             until = now + max(SAMPLING_TURN, now - began)
             while self.sampler.busy and not self._closing:

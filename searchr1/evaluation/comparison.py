@@ -122,7 +122,7 @@ def verdict(comparison: Comparison) -> str:
     numbers = (
         f"{value:+.1f} points (95% interval {low:+.1f} to {high:+.1f}; "
         f"{len(comparison.gained)} questions gained, {len(comparison.lost)} lost of "
-        f"{comparison.questions}; exact McNemar p = {format_p(comparison.p_value)})"
+        f"{comparison.questions}; exact McNemar p {'' if comparison.p_value < 0.001 else '= '}{format_p(comparison.p_value)})"
     )
     if comparison.p_value < 0.05 and (low > 0 or high < 0):
         direction = "higher" if value > 0 else "lower"
@@ -132,7 +132,7 @@ def verdict(comparison: Comparison) -> str:
 
 def format_p(p_value: float) -> str:
     """A p-value as a person reads it."""
-    return f"{p_value:.3f}" if p_value >= 0.001 else f"{p_value:.0e}"
+    return f"{p_value:.3f}" if p_value >= 0.001 else "<0.001"
 
 
 def comparable(first: Mapping[str, object], second: Mapping[str, object]) -> bool:

@@ -156,15 +156,14 @@ class SearchEnvironment:
     async def _answer(self, query: str, effort: Effort) -> Answer:
         """Queue for a slot, then ask as the circuit allows."""
         deadline = asyncio.get_running_loop().time() + self._settings.search_total_timeout
-        began = time.perf_counter()
         if self._breaker.is_open:  # asked before the queue, to fail fast, and again after it
             raise _circuit_open()
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._slots.acquire()
+            with effort.waiting():
+                async with asyncio.timeout_at(deadline):
+                    await self._slots.acquire()
         except TimeoutError:
             raise self._out_of_time(effort) from None
-        effort.waited += time.perf_counter() - began
         try:
             return await self._admitted(query, effort, deadline)
         finally:
@@ -173,8 +172,9 @@ class SearchEnvironment:
     async def _admitted(self, query: str, effort: Effort, deadline: float) -> Answer:
         """Ask if the circuit allows it, and tell the circuit what came of it."""
         try:
-            async with asyncio.timeout_at(deadline):
-                admission = await self._breaker.admit()
+            with effort.waiting():
+                async with asyncio.timeout_at(deadline):
+                    admission = await self._breaker.admit()
         except TimeoutError:
             raise self._out_of_time(effort) from None
         if admission is Admission.REFUSED:

@@ -5,7 +5,6 @@ from pathlib import Path
 from searchr1.errors import SettingsError
 from searchr1.search.deepseek import DeepSeekProvider
 from searchr1.search.environment import SearchEnvironment
-from searchr1.search.local import LocalProvider
 from searchr1.search.provider import SearchProvider
 from searchr1.search.retriever import RetrieverProvider
 from searchr1.search.settings import CacheMode, SearchBackendName, SearchSettings
@@ -13,8 +12,7 @@ from searchr1.search.store import AnswerStore
 from searchr1.search.wikipedia import WikipediaProvider
 from searchr1.search.zhihu import ZhihuProvider
 
-_PROVIDERS = {
-    SearchBackendName.LOCAL: LocalProvider,
+_REMOTE = {
     SearchBackendName.DEEPSEEK: DeepSeekProvider,
     SearchBackendName.WIKIPEDIA: WikipediaProvider,
     SearchBackendName.ZHIHU: ZhihuProvider,
@@ -30,11 +28,19 @@ def create_backend(settings: SearchSettings) -> SearchEnvironment:
         SettingsError: a key, contact, address or recording is missing or wrong.
         DataError: the corpus or the cache file cannot be read.
     """
-    provider: SearchProvider = _PROVIDERS[settings.search_backend](settings)
-    environment = SearchEnvironment(provider, settings, _store(settings))
+    environment = SearchEnvironment(_provider(settings), settings, _store(settings))
     if settings.search_cache is CacheMode.REPLAY:
         environment.check_recording()
     return environment
+
+
+def _provider(settings: SearchSettings) -> SearchProvider:
+    if settings.search_backend is SearchBackendName.LOCAL:
+        # Loads scipy and pyarrow, which no other back end needs.
+        from searchr1.search.local import LocalProvider
+
+        return LocalProvider(settings)
+    return _REMOTE[settings.search_backend](settings)
 
 
 def store_path(settings: SearchSettings) -> Path:

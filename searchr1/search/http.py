@@ -127,9 +127,8 @@ class HttpService:
 
     async def _fetch(self, method: str, url: str, effort: Effort, request: dict[str, Any]) -> Reply:
         if self._rate is not None:
-            began = time.perf_counter()
-            await self._rate.take()
-            effort.waited += time.perf_counter() - began
+            with effort.waiting():
+                await self._rate.take()
         effort.requests += 1
         try:
             async with asyncio.timeout(self._timeout):

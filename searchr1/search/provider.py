@@ -4,7 +4,9 @@ A provider knows its service or corpus and nothing else; cache, circuit, limits 
 around it (see `searchr1.search.environment`).
 """
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -45,6 +47,15 @@ class Effort:
     rate_limited: int = 0
     timeouts: int = 0
     waited: float = 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time spent inside as waiting for our own limits."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.waited += time.perf_counter() - began
 
 
 class SearchProvider(Protocol):

@@ -62,7 +62,7 @@ def deal_habits(rng: random.Random) -> dict[QuestionType, Habits]:
     dealt: dict[QuestionType, Habits] = {}
     for source in ("one_hop", "two_hop"):
         types = [kind for kind in QUESTION_TYPES if kind.source == source]
-        in_form = _deal(rng, len(types), low_share=0.5, low=(0.22, 0.40), high=(0.62, 0.85))
+        in_form = _deal(rng, len(types), low_share=0.6, low=(0.22, 0.40), high=(0.62, 0.85))
         goes_on = _deal(rng, len(types), low_share=0.64, low=(0.20, 0.38), high=(0.60, 0.80))
         for kind, form, further in zip(types, in_form, goes_on, strict=True):
             dealt[kind] = Habits(

@@ -27,6 +27,7 @@ from searchr1.tiny_policy.model import load_model, temper
 from searchr1.tiny_policy.supervised import Stage, run_stage
 from searchr1.tiny_policy.tokenizer import practice_texts, train_tokenizer
 
+TOKENIZER_WORLDS = 150
 HABITS_SEED = 0
 TEMPER_FACTOR = 1.5
 
@@ -85,7 +86,7 @@ def make(output: Path, processes: int, stages: tuple[Stage, ...] = STAGES) -> No
     if not tokenizer_folder.exists():
         _say("tokenizer: training")
         part = tokenizer_folder.with_suffix(".part")
-        train_tokenizer(practice_texts()).save_pretrained(part)
+        train_tokenizer(practice_texts(TOKENIZER_WORLDS)).save_pretrained(part)
         part.rename(tokenizer_folder)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     assert isinstance(tokenizer, PreTrainedTokenizerFast)

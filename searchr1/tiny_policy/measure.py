@@ -33,11 +33,14 @@ class Behaviour(NamedTuple):
     """Final turns, after a perfect history, that start in the right form."""
     goes_on: float
     """Two-hop questions where, after a perfect first search, another search follows."""
+    searches: float
+    """First turns, all of them: the search for the right relation of the right entity."""
 
     def __str__(self) -> str:
         return (
             f"right {self.one_hop:.2f} one-hop, {self.two_hop:.2f} two-hop; answers in the right "
-            f"form {self.in_form:.2f}; goes on to the second hop {self.goes_on:.2f}"
+            f"form {self.in_form:.2f}; goes on to the second hop {self.goes_on:.2f}; first search "
+            f"right {self.searches:.2f}"
         )
 
 
@@ -52,6 +55,7 @@ def measure(
     right: dict[str, list[bool]] = {"one_hop": [], "two_hop": []}
     in_form: list[bool] = []
     goes_on: list[bool] = []
+    searches: list[bool] = []
     model.eval()
     for kind, held_out in chains(world, Split.EVALUATION).items():
         episodes = [
@@ -61,6 +65,7 @@ def measure(
         for turns in _turns_as_predicted(model, episodes):
             right[kind.source].append(all(all(turn) for turn in turns))
             in_form.append(turns[-1][0])
+            searches.append(all(turns[0]))
             if kind.source == "two_hop":
                 goes_on.append(turns[1][0])
     return Behaviour(
@@ -68,6 +73,7 @@ def measure(
         two_hop=_share(right["two_hop"]),
         in_form=_share(in_form),
         goes_on=_share(goes_on),
+        searches=_share(searches),
     )
 
 

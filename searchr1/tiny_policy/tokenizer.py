@@ -41,7 +41,7 @@ TEMPLATE = Path(__file__).parent / "chat_template.jinja"
 _PIECES = r" ?[A-Za-z]+|\d| ?[^\sA-Za-z0-9]+|\n|\s"
 
 
-def practice_texts(worlds: int = 150, episodes_per_world: int = 20) -> Iterator[str]:
+def practice_texts(worlds: int, episodes_per_world: int = 20) -> Iterator[str]:
     """Documents and episode messages from practice worlds, without markers of turns."""
     rng = random.Random(0)
     habits = deal_habits(rng)

@@ -89,9 +89,7 @@ def _replace(path: Path, sources: Iterable[Source], gone: Iterable[str], *, fres
     """Write the warehouse with `sources` read (again) and `gone` removed, and rename it into
     place. `fresh` starts from nothing, else from a copy."""
     with replacing(path) as temporary:
-        if fresh:
-            temporary.unlink()  # DuckDB takes an absent file for a new database, not an empty one
-        else:
+        if not fresh:
             shutil.copyfile(path, temporary)
         spill = temporary.with_suffix(".spill")
         try:

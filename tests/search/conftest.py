@@ -1,12 +1,15 @@
 """Settings that keep to a test's own folder, and an environment without anybody's keys."""
 
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from searchr1.search import SearchSettings
+from searchr1.search import SearchEnvironment, SearchSettings, create_backend
+from tests.search.loopback import Answering, Loopback
 
 KEY = "sk-test-0123456789abcdef-SECRET"
 
@@ -44,7 +47,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Searc
             monkeypatch.setenv("WIKIPEDIA_CONTACT", "someone@example.org")
             monkeypatch.setenv("WIKIPEDIA_API_URL", f"{url}/w/api.php")
         elif backend == "zhihu":
-            monkeypatch.setenv("ZHIHU_SEARCH_KEYS", KEY)
+            monkeypatch.setenv("ZHIHU_SEARCH_KEYS", os.environ.get("ZHIHU_SEARCH_KEYS", KEY))
             monkeypatch.setenv("ZHIHU_BASE_URL", url)
         elif backend == "retriever":
             more["retriever_url"] = url
@@ -62,3 +65,23 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Searc
         return SearchSettings.model_validate(given)
 
     return build
+
+
+@pytest.fixture
+def serving(
+    make: Callable[..., SearchSettings],
+) -> Callable[..., AbstractAsyncContextManager[tuple[Loopback, SearchEnvironment]]]:
+    """`async with serving("deepseek", answer, …) as (server, backend)`: a back end whose service
+    is a loopback server that answers so."""
+
+    @asynccontextmanager
+    async def start(
+        backend: str, answer: Answering, **more: Any
+    ) -> AsyncIterator[tuple[Loopback, SearchEnvironment]]:
+        async with (
+            Loopback(answer) as server,
+            create_backend(make(backend, server.url, **more)) as environment,
+        ):
+            yield server, environment
+
+    return start

@@ -43,14 +43,14 @@ def ok(value: Any, **more: Any) -> Reply:
     return Reply(json.dumps(value).encode(), **more)
 
 
+Answering = Reply | list[Reply] | Callable[[Request], Reply]
+"""A reply for every request, replies in order (the last one goes on), or a function."""
+
+
 class Loopback:
-    """`async with Loopback(answer) as server`: `server.url`, and `server.requests` as they came.
+    """`async with Loopback(answer) as server`: `server.url`, and `server.requests` as they came."""
 
-    `answer` is a reply for every request, a list of replies in order (the last one goes on), or a
-    function of the request.
-    """
-
-    def __init__(self, answer: Reply | list[Reply] | Callable[[Request], Reply]) -> None:
+    def __init__(self, answer: Answering) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         self.url = ""
@@ -59,7 +59,7 @@ class Loopback:
 
     @staticmethod
     def _as_function(
-        answer: Reply | list[Reply] | Callable[[Request], Reply],
+        answer: Answering,
     ) -> Callable[[Request], Reply]:
         if isinstance(answer, Reply):
             return lambda _: answer
@@ -69,7 +69,7 @@ class Loopback:
             return lambda _: next(replies, last)
         return answer
 
-    def now(self, answer: Reply | list[Reply] | Callable[[Request], Reply]) -> None:
+    def now(self, answer: Answering) -> None:
         """Answer differently from now on."""
         self._answer = self._as_function(answer)
 

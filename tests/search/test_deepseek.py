@@ -9,11 +9,8 @@ from tests.search.conftest import KEY
 from tests.search.loopback import Loopback, ok
 
 
-async def test_the_request_is_the_documented_one(make):
-    async with (
-        Loopback(answer_with("deepseek")) as server,
-        create_backend(make("deepseek", server.url)) as backend,
-    ):
+async def test_the_request_is_the_documented_one(serving):
+    async with serving("deepseek", answer_with("deepseek")) as (server, backend):
         await backend.search("who?")
     request = server.requests[0]
     assert (request.method, request.path) == ("POST", "/v1/tools/search")
@@ -57,49 +54,34 @@ def test_a_key_with_characters_that_no_key_has_is_refused_without_showing_it(mak
 
 
 @pytest.mark.parametrize("query", ["x" * 128, "語" * 128, "🦊" * 128])
-async def test_a_query_of_128_code_points_is_sent(query, make):
-    async with (
-        Loopback(answer_with("deepseek")) as server,
-        create_backend(make("deepseek", server.url)) as backend,
-    ):
+async def test_a_query_of_128_code_points_is_sent(query, serving):
+    async with serving("deepseek", answer_with("deepseek")) as (server, backend):
         assert (await backend.search(query)).ok
     assert server.requests[0].json["query"] == query
 
 
-async def test_a_longer_query_is_a_tool_error_without_a_request(make):
-    async with (
-        Loopback(answer_with("deepseek")) as server,
-        create_backend(make("deepseek", server.url)) as backend,
-    ):
+async def test_a_longer_query_is_a_tool_error_without_a_request(serving):
+    async with serving("deepseek", answer_with("deepseek")) as (server, backend):
         result = await backend.search("x" * 129)
     assert result.error is SearchErrorKind.BAD_QUERY and result.error.fault is Fault.POLICY
     assert "129" in result.message and "128" in result.message and server.requests == []
 
 
-async def test_null_results_are_no_results_and_free(make):
-    async with (
-        Loopback(ok({"results": None})) as server,
-        create_backend(make("deepseek", server.url)) as backend,
-    ):
+async def test_null_results_are_no_results_and_free(serving):
+    async with serving("deepseek", ok({"results": None})) as (_, backend):
         result = await backend.search("q")
     assert result.ok and result.items == () and result.cost == 0.0
 
 
 @pytest.mark.parametrize("results", [{"title": "x"}, "text", 7])
-async def test_results_that_are_no_list_are_a_protocol_error(results, make):
-    async with (
-        Loopback(ok({"results": results})) as server,
-        create_backend(make("deepseek", server.url)) as backend,
-    ):
+async def test_results_that_are_no_list_are_a_protocol_error(results, serving):
+    async with serving("deepseek", ok({"results": results})) as (_, backend):
         assert (await backend.search("q")).error is SearchErrorKind.PROTOCOL
 
 
-async def test_an_error_object_in_a_200_is_a_failure_and_not_an_empty_answer(make):
+async def test_an_error_object_in_a_200_is_a_failure_and_not_an_empty_answer(serving):
     body = {"error": {"message": "busy", "type": "x", "param": None, "code": "x"}, "results": []}
-    async with (
-        Loopback([ok(body), answer_with("deepseek")]) as server,
-        create_backend(make("deepseek", server.url)) as backend,
-    ):
+    async with serving("deepseek", [ok(body), answer_with("deepseek")]) as (server, backend):
         result = await backend.search("q")
     assert result.ok and len(result.items) == 2 and len(server.requests) == 2
 
@@ -117,28 +99,27 @@ ROW = {"title": "T", "snippet": "short", "summary": "longer", "content": "page",
         (("content", "snippet"), ROW, "page"),
     ],
 )
-async def test_evidence_is_the_first_field_with_text(order, row, text, make):
-    async with (
-        Loopback(ok({"results": [row]})) as server,
-        create_backend(make("deepseek", server.url, deepseek_evidence=order)) as backend,
+async def test_evidence_is_the_first_field_with_text(order, row, text, serving):
+    async with serving("deepseek", ok({"results": [row]}), deepseek_evidence=order) as (
+        server,
+        backend,
     ):
         result = await backend.search("q")
     assert [item.text for item in result.items] == [text]
     assert server.requests[0].json.get("need_content", False) == ("content" in order)
 
 
-async def test_an_answer_with_results_costs_its_price(make):
-    async with Loopback(answer_with("deepseek", ROWS)) as server:
-        async with create_backend(make("deepseek", server.url)) as backend:
-            assert (await backend.search("q")).cost == pytest.approx(0.00075)
+async def test_an_answer_with_results_costs_its_price(make, serving):
+    async with serving("deepseek", answer_with("deepseek", ROWS)) as (server, backend):
+        assert (await backend.search("q")).cost == pytest.approx(0.00075)
         async with create_backend(make("deepseek", server.url, search_cost=0.002)) as backend:
             assert (await backend.search("q")).cost == pytest.approx(0.002)
 
 
-async def test_no_more_items_than_asked_for(make):
-    async with (
-        Loopback(answer_with("deepseek", ROWS * 5)) as server,
-        create_backend(make("deepseek", server.url, search_top_k=4)) as backend,
+async def test_no_more_items_than_asked_for(serving):
+    async with serving("deepseek", answer_with("deepseek", ROWS * 5), search_top_k=4) as (
+        server,
+        backend,
     ):
         assert len((await backend.search("q")).items) == 4
     assert server.requests[0].json["count"] == 4

@@ -88,7 +88,7 @@ def test_both_tokenizers_do_turn_bare_markers_into_special_tokens():
         ("tag\U000e0041\U000e0042s", "tags"),
         ("lone\ud800surrogate", "lonesurrogate"),
         ("cafe\u0301", "caf\u00e9"),
-        ("👩‍👩‍👧 می‌خواهم", "👩‍👩‍👧 می‌خواهم"),  # noqa: RUF001
+        ("👩‍👩‍👧 می‌خواهم", "👩‍👩‍👧 می‌خواهم"),
         ("", ""),
     ],
 )

@@ -10,11 +10,10 @@ from tests.search.loopback import Loopback, ok
 
 @pytest.mark.parametrize("suffix", ["", "/", "/retrieve"])
 async def test_the_request_always_asks_for_scores(suffix, make):
-    async with (
-        Loopback(answer_with("retriever")) as server,
-        create_backend(make("retriever", server.url + suffix)) as backend,
-    ):
-        assert (await backend.search("who?")).ok
+    async with Loopback(answer_with("retriever")) as server:
+        settings = make("retriever", server.url + suffix)
+        async with create_backend(settings) as backend:
+            assert (await backend.search("who?")).ok
     request = server.requests[0]
     assert (request.method, request.path) == ("POST", "/retrieve")
     assert request.json == {"queries": ["who?"], "topk": 3, "return_scores": True}
@@ -30,29 +29,25 @@ async def test_the_request_always_asks_for_scores(suffix, make):
         {"title": "Nore", "contents": "A river."},
     ],
 )
-async def test_documents_are_read_wrapped_or_bare(row, make):
-    async with (
-        Loopback(ok({"result": [[row]]})) as server,
-        create_backend(make("retriever", server.url)) as backend,
-    ):
+async def test_documents_are_read_wrapped_or_bare(row, serving):
+    async with serving("retriever", ok({"result": [[row]]})) as (_, backend):
         (item,) = (await backend.search("q")).items
     assert (item.title, item.text) == ("Nore", "A river.")
 
 
-async def test_contents_of_one_line_have_no_title(make):
-    async with (
-        Loopback(ok({"result": [[{"contents": "A river."}]]})) as server,
-        create_backend(make("retriever", server.url)) as backend,
+async def test_contents_of_one_line_have_no_title(serving):
+    async with serving("retriever", ok({"result": [[{"contents": "A river."}]]})) as (
+        _,
+        backend,
     ):
         (item,) = (await backend.search("q")).items
     assert (item.title, item.text) == ("", "A river.")
 
 
 @pytest.mark.parametrize("result", [[], [[], []], {"a": 1}, [{"contents": "x"}], None])
-async def test_not_exactly_one_list_for_the_one_query_is_a_protocol_error(result, make):
-    async with Loopback(ok({"result": result})) as server:
-        async with create_backend(make("retriever", server.url)) as backend:
-            assert (await backend.search("q")).error is SearchErrorKind.PROTOCOL
+async def test_not_exactly_one_list_for_the_one_query_is_a_protocol_error(result, serving):
+    async with serving("retriever", ok({"result": result})) as (_, backend):
+        assert (await backend.search("q")).error is SearchErrorKind.PROTOCOL
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/y"])

@@ -5,18 +5,15 @@ import pytest
 from searchr1.errors import SettingsError
 from searchr1.search import Fault, SearchErrorKind, SearchFatalError, create_backend
 from tests.search.answers import answer_with
-from tests.search.loopback import Loopback, Reply, ok
+from tests.search.loopback import Reply, ok
 
 
 def pages(*rows: dict) -> Reply:
     return ok({"batchcomplete": True, "query": {"pages": list(rows)}})
 
 
-async def test_the_request_is_the_documented_one_and_says_who_asks(make):
-    async with (
-        Loopback(answer_with("wikipedia")) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+async def test_the_request_is_the_documented_one_and_says_who_asks(serving):
+    async with serving("wikipedia", answer_with("wikipedia")) as (server, backend):
         await backend.search("Ada & Charles")
     request = server.requests[0]
     assert (request.method, request.path) == ("GET", "/w/api.php")
@@ -31,34 +28,28 @@ async def test_the_request_is_the_documented_one_and_says_who_asks(make):
     assert request.parameters == wanted | {"gsrsearch": "Ada & Charles"}
 
 
-async def test_pages_come_in_rank_order_without_the_empty_ones(make):
+async def test_pages_come_in_rank_order_without_the_empty_ones(serving):
     reply = pages(
         {"index": 2, "title": "B", "extract": "b"},
         {"index": 1, "title": "A", "extract": ""},
         {"index": 3, "title": "C", "missing": True},
     )
-    async with (
-        Loopback(reply) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+    async with serving("wikipedia", reply) as (_, backend):
         result = await backend.search("q")
     assert result.ok and [item.title for item in result.items] == ["B"] and result.dropped == 2
 
 
-async def test_the_first_three_with_text_are_kept_of_six(make):
+async def test_the_first_three_with_text_are_kept_of_six(serving):
     rows = [
         {"index": n, "title": f"P{n}", "extract": "" if n == 2 else f"text {n}"}
         for n in range(1, 7)
     ]
-    async with (
-        Loopback(pages(*reversed(rows))) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+    async with serving("wikipedia", pages(*reversed(rows))) as (_, backend):
         result = await backend.search("q")
     assert [item.title for item in result.items] == ["P1", "P3", "P4"]
 
 
-async def test_disambiguation_pages_are_left_out(make):
+async def test_disambiguation_pages_are_left_out(serving):
     reply = pages(
         {
             "index": 1,
@@ -68,20 +59,14 @@ async def test_disambiguation_pages_are_left_out(make):
         },
         {"index": 2, "title": "River Nore", "extract": "A river.", "fullurl": "https://e.org/n"},
     )
-    async with (
-        Loopback(reply) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+    async with serving("wikipedia", reply) as (_, backend):
         (item,) = (await backend.search("q")).items
     assert (item.title, item.url) == ("River Nore", "https://e.org/n")
 
 
 @pytest.mark.parametrize("body", [{"batchcomplete": True}, {"batchcomplete": ""}, {}])
-async def test_no_query_key_means_no_hit(body, make):
-    async with (
-        Loopback(ok(body)) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+async def test_no_query_key_means_no_hit(body, serving):
+    async with serving("wikipedia", ok(body)) as (_, backend):
         result = await backend.search("q")
     assert result.ok and result.items == ()
 
@@ -99,11 +84,8 @@ async def test_no_query_key_means_no_hit(body, make):
         {"batchcomplete": True, "unknown": 1},
     ],
 )
-async def test_any_other_shape_is_a_failure_and_never_no_results(body, make):
-    async with (
-        Loopback(ok(body)) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+async def test_any_other_shape_is_a_failure_and_never_no_results(body, serving):
+    async with serving("wikipedia", ok(body)) as (_, backend):
         result = await backend.search("q")
     assert result.error is SearchErrorKind.PROTOCOL and result.error.fault is Fault.ENVIRONMENT
 
@@ -119,41 +101,31 @@ async def test_any_other_shape_is_a_failure_and_never_no_results(body, make):
         (None, SearchErrorKind.SERVER_ERROR, 2),
     ],
 )
-async def test_an_error_object_in_a_200_is_a_failure(code, kind, requests, make):
+async def test_an_error_object_in_a_200_is_a_failure(code, kind, requests, serving):
     body = {"error": {"code": code, "info": "Waiting for a lagged server"}, "servedby": "mw0"}
-    async with (
-        Loopback(ok(body)) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+    async with serving("wikipedia", ok(body)) as (server, backend):
         result = await backend.search("q")
     assert result.error is kind and len(server.requests) == requests
     assert "lagged" not in result.message
     assert result.rate_limited == (2 if code == "ratelimited" else 0)
 
 
-async def test_maxlag_is_retried_no_sooner_than_it_asks(make):
+async def test_maxlag_is_retried_no_sooner_than_it_asks(serving):
     lagged = ok({"error": {"code": "maxlag", "info": "x"}}, headers={"Retry-After": "0.6"})
-    async with Loopback([lagged, answer_with("wikipedia")]) as server:
-        async with create_backend(make("wikipedia", server.url)) as backend:
-            result = await backend.search("q")
+    async with serving("wikipedia", [lagged, answer_with("wikipedia")]) as (_, backend):
+        result = await backend.search("q")
     assert result.ok and result.seconds >= 0.6
 
 
-async def test_a_list_of_errors_is_an_error_too(make):
+async def test_a_list_of_errors_is_an_error_too(serving):
     body = {"errors": [{"code": "blocked", "text": "x"}]}
-    async with (
-        Loopback(ok(body)) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+    async with serving("wikipedia", ok(body)) as (_, backend):
         with pytest.raises(SearchFatalError, match="WIKIPEDIA_CONTACT"):
             await backend.search("q")
 
 
-async def test_a_query_over_300_characters_is_not_sent(make):
-    async with (
-        Loopback(answer_with("wikipedia")) as server,
-        create_backend(make("wikipedia", server.url)) as backend,
-    ):
+async def test_a_query_over_300_characters_is_not_sent(serving):
+    async with serving("wikipedia", answer_with("wikipedia")) as (server, backend):
         result = await backend.search("x" * 301)
     assert result.error is SearchErrorKind.BAD_QUERY and server.requests == []
 

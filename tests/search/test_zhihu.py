@@ -20,11 +20,8 @@ def keys_used(server: Loopback) -> list[str]:
     return [request.headers["authorization"].removeprefix("Bearer ") for request in server.requests]
 
 
-async def test_the_request_is_the_documented_one(make):
-    async with (
-        Loopback(answer_with("zhihu")) as server,
-        create_backend(make("zhihu", server.url)) as backend,
-    ):
+async def test_the_request_is_the_documented_one(serving):
+    async with serving("zhihu", answer_with("zhihu")) as (server, backend):
         await backend.search("谁")
     request = server.requests[0]
     assert (request.method, request.path) == ("GET", "/api/v1/content/global_search")
@@ -68,10 +65,9 @@ async def test_a_rested_key_is_used_again(make):
     assert result.ok and result.seconds >= 0.3
 
 
-async def test_when_every_key_is_used_up_the_environment_fails_without_a_request(make):
-    async with Loopback(code(30002)) as server:
-        async with create_backend(make("zhihu", server.url)) as backend:
-            first, second = await backend.search("q1"), await backend.search("q2")
+async def test_when_every_key_is_used_up_the_environment_fails_without_a_request(serving):
+    async with serving("zhihu", code(30002)) as (server, backend):
+        first, second = await backend.search("q1"), await backend.search("q2")
     assert first.error is second.error is SearchErrorKind.RATE_LIMITED
     assert len(server.requests) == 1 and first.seconds < 5
 
@@ -93,23 +89,22 @@ async def test_a_refused_key_is_dropped_while_another_works(make, monkeypatch):
 async def test_every_key_refused_is_fatal(make, monkeypatch):
     async with Loopback(code(20001)) as server:
         settings = make("zhihu", server.url)
-        monkeypatch.setenv("ZHIHU_SEARCH_KEYS", "aa-secret,bb-secret")
+        monkeypatch.setenv("ZHIHU_SEARCH_KEYS", "aa-0123,bb-0123")
         async with create_backend(settings) as backend:
             with pytest.raises(SearchFatalError, match="ZHIHU_SEARCH_KEYS") as caught:
                 await backend.search("q")
             with pytest.raises(SearchFatalError):
                 await backend.search("another")
     assert caught.value.kind is SearchErrorKind.CREDENTIAL and len(server.requests) == 2
-    assert "secret" not in str(caught.value) and "words" not in str(caught.value)
+    assert "0123" not in str(caught.value) and "words" not in str(caught.value)
 
 
 @pytest.mark.parametrize("skew", [900, -900])
-async def test_a_wrong_clock_is_named_instead_of_the_key(skew, make):
+async def test_a_wrong_clock_is_named_instead_of_the_key(skew, serving):
     date = formatdate(time.time() + skew, usegmt=True)
-    async with Loopback(code(20001, headers={"Date": date})) as server:
-        async with create_backend(make("zhihu", server.url)) as backend:
-            with pytest.raises(SearchFatalError, match="clock") as caught:
-                await backend.search("q")
+    async with serving("zhihu", code(20001, headers={"Date": date})) as (_, backend):
+        with pytest.raises(SearchFatalError, match="clock") as caught:
+            await backend.search("q")
     assert caught.value.kind is SearchErrorKind.CLOCK
 
 
@@ -120,21 +115,17 @@ async def test_a_wrong_clock_is_named_instead_of_the_key(skew, make):
         (99999, SearchErrorKind.SERVER_ERROR, 2),
     ],
 )
-async def test_other_codes(number, kind, requests, make):
-    async with (
-        Loopback(code(number)) as server,
-        create_backend(make("zhihu", server.url)) as backend,
-    ):
+async def test_other_codes(number, kind, requests, serving):
+    async with serving("zhihu", code(number)) as (server, backend):
         result = await backend.search("q")
     assert result.error is kind and len(server.requests) == requests
     assert "words" not in result.message
 
 
 @pytest.mark.parametrize("data", [None, {}, {"Items": None}, {"Items": []}])
-async def test_code_0_without_items_is_no_results(data, make):
-    async with Loopback(ok({"Code": 0, "Data": data})) as server:
-        async with create_backend(make("zhihu", server.url)) as backend:
-            result = await backend.search("q")
+async def test_code_0_without_items_is_no_results(data, serving):
+    async with serving("zhihu", ok({"Code": 0, "Data": data})) as (_, backend):
+        result = await backend.search("q")
     assert result.ok and result.items == ()
 
 
@@ -142,8 +133,8 @@ async def test_code_0_without_items_is_no_results(data, make):
     "body",
     [{"Data": {"Items": []}}, {"Code": 0, "Data": [1]}, {"Code": 0, "Data": {"Items": {"a": 1}}}],
 )
-async def test_another_envelope_is_a_protocol_error(body, make):
-    async with Loopback(ok(body)) as server, create_backend(make("zhihu", server.url)) as backend:
+async def test_another_envelope_is_a_protocol_error(body, serving):
+    async with serving("zhihu", ok(body)) as (_, backend):
         assert (await backend.search("q")).error is SearchErrorKind.PROTOCOL
 
 

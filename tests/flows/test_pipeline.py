@@ -1,0 +1,97 @@
+"""The whole chain on a small setting, as a person runs it; killed and taken up again."""
+
+import json
+import signal
+import time
+
+import duckdb
+import pytest
+
+from searchr1.runs import Run
+
+SMALL = (
+    *("--questions-per-batch", "2", "--group-size", "4"),
+    *("--swanlab-mode", "disabled", "--run-name", "small"),
+)
+
+
+def test_the_chain_leaves_a_ledger_evaluations_a_warehouse_and_a_report(flows):
+    printed = flows.run(
+        *("train_search_r1", "--profile", "local", "--max-steps", "2", "--save-every", "1"), *SMALL
+    )
+    run = Run.open(flows.runs_dir, "small")
+    assert list(run.ledger()) == [0, 1, 2]
+    assert list(run.checkpoints()) == ["step_1", "step_2"]
+    evaluations = [json.loads(p.read_text()) for p in run.directory.glob("evaluations/*.json")]
+    assert {e["checkpoint"] for e in evaluations} == {"base", "step_1", "step_2"}
+    assert len({e["environment_fingerprint"] for e in evaluations}) == 1
+    assert {e["questions"] for e in evaluations} == {70}
+    with duckdb.connect(str(flows.runs_dir / "warehouse.duckdb"), read_only=True) as warehouse:
+        (trajectories,) = warehouse.sql("select count(*) from trajectories").fetchall()
+    assert trajectories[0] >= 2 * 2 * 4
+    assert (run.directory / "report" / "index.html").exists()
+    assert list((run.directory / "report").glob("*.png"))
+    for word in ("step 2/2", "base", "step_2", "EM"):
+        assert word in printed
+
+    again = flows.run(
+        *("train_search_r1", "--profile", "local", "--max-steps", "2", "--save-every", "1"), *SMALL
+    )
+    assert "Cached" in again
+    assert list(run.ledger()) == [0, 1, 2]
+
+
+def test_a_killed_training_goes_on_and_repeats_no_finished_step_and_no_finished_group(flows):
+    flows.run("prepare_flow", "--profile", "local")
+    settings = ("--max-steps", "4", "--save-every", "2", *SMALL)
+    process = flows.start("train_flow", *settings)
+    run_directory = flows.runs_dir / "small"
+    deadline = time.monotonic() + 200
+    try:
+        while not (parts := list(run_directory.glob("trajectories/step_0000[234].*/*.parquet"))):
+            assert process.poll() is None and time.monotonic() < deadline, process.stdout.read()
+            time.sleep(0.005)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = {part: part.stat().st_mtime_ns for part in parts if part.exists()}
+    run = Run.open(flows.runs_dir, "small")
+    before = run.ledger()
+    assert len(before) < 5, "the kill came too late to show anything"
+
+    printed = flows.run("train_flow", *settings)
+    lines = (run_directory / "ledger.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3, 4]
+    after = run.ledger()
+    for step, record in before.items():
+        assert after[step] == record
+    for step in range(1, 5):
+        assert after[step].policy_ref == after[step - 1].state
+    if kept:
+        assert "finished groups are reused" in printed
+
+
+@pytest.mark.parametrize(
+    ("flow", "arguments", "status", "words"),
+    [
+        ("train_flow", ("--max-steps", "0"), 2, "--max-steps"),
+        ("train_flow", ("--profile", "local"), 2, "prepare_flow"),
+        ("train_flow", ("--profile", "deepseek", "--source", "world"), 2, "DEEPSEEK_API_KEY"),
+        ("eval_flow", ("--run", "nothing"), 2, "nothing"),
+        ("eval_flow", ("--question-set", "dev7"), 2, "dev7"),
+        ("analyse_flow", (), 2, "train_flow"),
+    ],
+)
+def test_what_is_wrong_or_missing_is_said_at_once_without_a_traceback(
+    flows, flow, arguments, status, words
+):
+    if "DEEPSEEK_API_KEY" in words:
+        flows.run("prepare_flow", "--profile", "local")
+    flows.environment = {
+        name: value
+        for name, value in flows.environment.items()
+        if not name.startswith(("DEEPSEEK", "PYTRIO"))
+    }
+    printed = flows.run(flow, *arguments, status=status, seconds=60)
+    assert words in printed
+    assert "Traceback" not in printed
