@@ -39,13 +39,17 @@ def deployments() -> list[RunnerDeployment]:
 
 
 def _deployment(flow: Flow[..., Any], entry: Entry) -> RunnerDeployment:
-    return RunnerDeployment.from_flow(
+    deployment = RunnerDeployment.from_flow(
         flow,
         name=flow.name,
         description=entry.description,
         tags=list(entry.tags),
         concurrency_limit=ONE_AT_A_TIME if entry.one_at_a_time else None,
     )
+    # Prefect counts the empty list as set by us, and would delete the schedules that a person
+    # gave the deployment whenever this program starts again.
+    deployment.model_fields_set.discard("schedules")
+    return deployment
 
 
 def main() -> None:

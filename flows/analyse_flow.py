@@ -1,6 +1,6 @@
 """Analyse: every trajectory into the warehouse, figures and the report of a run.
 
-    python flows/analyse_flow.py --run demo
+python flows/analyse_flow.py --run demo
 """
 
 from prefect import get_run_logger

@@ -10,7 +10,6 @@ from prefect import get_run_logger
 
 from flows.settings_flow import main, settings_flow
 from searchr1.config import EvalSettings
-from searchr1.errors import SettingsError
 from searchr1.runs import Run
 from searchr1.workbench import open_workbench, preflight
 from tasks.evaluate import BASE, Evaluated, Policy, evaluate
@@ -43,31 +42,20 @@ async def check(settings: EvalSettings) -> None:
 
 
 def chosen_policies(run: Run, ckpts: str, model_path: str | None) -> list[Policy]:
-    """The base model and what a person asked for. Raises SettingsError naming the checkpoints
-    that there are."""
+    """The base model and what a person asked for. Raises SettingsError for what is not there."""
     policies = [Policy(label=BASE, model_path=None, step=0)]
     if model_path:
         label = model_path.rstrip("/").rsplit("/", 1)[-1]
         return [*policies, Policy(label=label, model_path=model_path, step=0)]
-    kept = run.checkpoints()
     names = [name.strip() for name in ckpts.split(",") if name.strip()]
     if names == ["all"]:
-        names = list(kept)
-    for name in names:
-        if name == BASE:
-            continue
-        record = kept[list(kept)[-1]] if name == "latest" and kept else kept.get(name)
-        if record is None or record.checkpoint is None:
-            raise SettingsError(
-                f"run '{run.name}' has no checkpoint '{name}'. It has: "
-                f"{', '.join(kept) or 'none yet'}."
-            )
-        policies.append(
-            Policy(
-                label=record.checkpoint, model_path=record.sampler_weights, step=record.step
-            )
-        )
-    return policies
+        names = list(run.checkpoints())
+    records = [run.checkpoint(name) for name in names if name != BASE]
+    chosen = {record.step: record for record in records}  # `latest` may name one twice
+    return policies + [
+        Policy(label=f"step_{step}", model_path=record.sampler_weights, step=step)
+        for step, record in chosen.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import tasks  # noqa: F401  (settles Prefect's environment before Prefect is imported)
 from prefect import Flow, flow
 from pydantic import BaseModel
 
+import tasks  # noqa: F401  (settles Prefect's environment before Prefect is imported)
 from searchr1.config import from_command_line, resolve
 from searchr1.errors import SearchR1Error
 

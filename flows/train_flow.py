@@ -30,9 +30,7 @@ async def train(settings: TrainSettings) -> str:
     Returns the name of the run.
     """
     name = settings.run_name or default_run_name(settings)
-    run = Run.start(
-        settings.runs_dir, name, settings.model_dump(mode="json"), identity(settings)
-    )
+    run = Run.start(settings.runs_dir, name, settings.model_dump(mode="json"), identity(settings))
     get_run_logger().info(_plan(settings, run))
     with run.lock():
         async with open_workbench(settings, "train") as bench:
@@ -49,11 +47,11 @@ async def train(settings: TrainSettings) -> str:
             current_training.set(
                 Training(run, settings, digest(identity(settings)), bench, session, schedule)
             )
-            await _steps(settings, run)
+            await _steps(settings, run, first_state(settings))
     return run.name
 
 
-async def _steps(settings: TrainSettings, run: Run) -> None:
+async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
     """All steps, those that are done already included: their tasks return at once."""
     logger = get_run_logger()
     done = await asyncio.to_thread(run.ledger)
@@ -66,7 +64,7 @@ async def _steps(settings: TrainSettings, run: Run) -> None:
         run.settings,
     )
     with tracker:
-        record = await initial_state(run.name, settings.resume_state)
+        record = await initial_state(run.name, state)
         for step in range(1, settings.max_steps + 1):
             rolled = await rollout(run.name, step, record.state)
             record = await update(run.name, step, record.state, rolled)
@@ -77,7 +75,17 @@ async def _steps(settings: TrainSettings, run: Run) -> None:
 
 async def check(settings: TrainSettings) -> None:
     """What can be found wrong before anything is started."""
+    first_state(settings)
     await preflight(settings, "train")
+
+
+def first_state(settings: TrainSettings) -> str | None:
+    """The saved state that a new run starts from; None = a fresh adapter. Raises SettingsError
+    naming the checkpoints that there are."""
+    if not settings.fork_from:
+        return settings.resume_state
+    name, checkpoint = settings.fork_from.split(":")
+    return Run.open(settings.runs_dir, name).checkpoint(checkpoint).state
 
 
 def default_run_name(settings: TrainSettings) -> str:

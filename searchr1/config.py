@@ -63,8 +63,6 @@ class PolicySettings(_Settings):
     """Folder of all runs, of the warehouse and of the embedded engine's checkpoints."""
     sample_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait for one sampling request."""
-    sampling_concurrency: Annotated[int, Field(ge=1)] = 64
-    """Sampling requests in flight at once."""
 
 
 class RolloutSettings(_Settings):
@@ -112,12 +110,17 @@ class TrainSettings(WorkSettings):
     """Trajectories a question."""
     save_every: Annotated[int, Field(ge=1)] = 5
     """Keep a checkpoint every so many steps; the last step is always kept."""
+    resume_every: Annotated[int, Field(ge=1)] = 1
+    """Save the state every so many steps; after a crash the steps since are applied again from
+    their stored trajectories, without sampling or searching."""
     lora_rank: Annotated[int, Field(ge=4, le=64)] = 32
     """Rank of the trained adapter."""
     train_unembed: bool = True
     """Whether the adapter covers the output embedding too."""
     resume_state: str | None = None
     """Saved state (trio://…) for a new run to start from instead of a fresh adapter."""
+    fork_from: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
+    """Checkpoint of another run for a new run to start from, as RUN:step_10."""
     learning_rate: Annotated[float, Field(gt=0)] = 4e-5
     """Adam's learning rate."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -190,8 +193,8 @@ OPERATIONAL = frozenset(
         "run_name",
         "max_steps",
         "save_every",
+        "resume_every",
         "sample_timeout",
-        "sampling_concurrency",
         "swanlab_project",
         "swanlab_mode",
         "search_concurrency",
@@ -254,12 +257,14 @@ def _wrong(error: ValidationError) -> SettingsError:
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Help for a person: a short usage line, choices as they are typed."""
 
-    def add_usage(self, usage, actions, groups, prefix=None):  # noqa: ANN001, ANN201
+    def add_usage(self, usage, actions, groups, prefix=None):
         super().add_usage("%(prog)s [--setting VALUE ...]", [], [], prefix)
 
     def format_help(self) -> str:
         return re.sub(
-            r"\{[A-Z_,]+\}|\(default:\s+[A-Z]+\)", lambda m: m.group().lower(), super().format_help()
+            r"\{[A-Z_,]+\}|\(default:\s+[A-Z]+\)",
+            lambda m: m.group().lower(),
+            super().format_help(),
         )
 
 

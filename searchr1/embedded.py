@@ -10,10 +10,10 @@ import secrets
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,14 +30,38 @@ class EngineFailed(RetryableError):
     """The embedded engine did not start."""
 
 
-@dataclass
-class _Child:
-    process: subprocess.Popen[bytes]
-    address: ServiceAddress
-    users: int = 0
+class EmbeddedEngine:
+    """An engine that runs whenever its address is asked for."""
+
+    def __init__(self, home: Path, base_model: str) -> None:
+        self._home = home
+        self._base_model = base_model
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address: ServiceAddress | None = None
+        self._lock = threading.Lock()
+        self.users = 0
+
+    def address(self) -> ServiceAddress:
+        """Where the engine is; one that has died is started anew, on the same checkpoints.
+        Raises EngineFailed."""
+        with self._lock:
+            if self._address is None or self._process is None or self._process.poll() is not None:
+                self._process, self._address = _start(self._home, self._base_model)
+            return self._address
+
+    def stop(self) -> None:
+        """Stop the process, if there is one."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
-_children: dict[tuple[Path, str], _Child] = {}
+_engines: dict[tuple[Path, str], EmbeddedEngine] = {}
 
 
 def check_installed() -> None:
@@ -64,25 +88,25 @@ def model_folder(base_model: str) -> Path:
 
 
 @contextmanager
-def embedded_engine(home: Path, base_model: str) -> Iterator[ServiceAddress]:
-    """The address of a running engine that keeps its checkpoints in `home`. One engine serves all
-    users within this process; the last one to leave stops it. Raises EngineFailed."""
+def embedded_engine(home: Path, base_model: str) -> Iterator[EmbeddedEngine]:
+    """A running engine that keeps its checkpoints in `home`. One engine serves all users within
+    this process; the last one to leave stops it. Raises SettingsError or EngineFailed."""
     check_installed()
+    model_folder(base_model)
     key = (home.resolve(), base_model)
-    child = _children.get(key)
-    if child is None or child.process.poll() is not None:
-        child = _children[key] = _start(home.resolve(), base_model)
-    child.users += 1
+    engine = _engines.setdefault(key, EmbeddedEngine(*key))
+    engine.users += 1
     try:
-        yield child.address
+        engine.address()
+        yield engine
     finally:
-        child.users -= 1
-        if child.users == 0:
-            _children.pop(key, None)
-            _stop(child)
+        engine.users -= 1
+        if engine.users == 0:
+            _engines.pop(key, None)
+            engine.stop()
 
 
-def _start(home: Path, base_model: str) -> _Child:
+def _start(home: Path, base_model: str) -> tuple[subprocess.Popen[bytes], ServiceAddress]:
     home.mkdir(parents=True, exist_ok=True)
     api_key = secrets.token_hex(16)
     port_file = Path(tempfile.mkdtemp(prefix="searchr1-engine-")) / "url"
@@ -105,7 +129,9 @@ def _start(home: Path, base_model: str) -> _Child:
     while not port_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise EngineFailed(f"the embedded engine did not start; its log, {log}, ends: {_end(log)}")
+            raise EngineFailed(
+                f"the embedded engine did not start; its log, {log}, ends: {_end(log)}"
+            )
         time.sleep(0.05)
     address = ServiceAddress(
         base_url=port_file.read_text().strip(),
@@ -113,7 +139,7 @@ def _start(home: Path, base_model: str) -> _Child:
         home=home / "sdk",
         retry_seconds=RETRY_SECONDS,
     )
-    return _Child(process, address)
+    return process, address
 
 
 def _environment(api_key: str) -> dict[str, str]:
@@ -123,12 +149,3 @@ def _environment(api_key: str) -> dict[str, str]:
 def _end(log: Path) -> str:
     """The last line of the engine's log."""
     return (log.read_text(errors="replace").strip().splitlines() or ["(empty)"])[-1]
-
-
-def _stop(child: _Child) -> None:
-    child.process.terminate()
-    try:
-        child.process.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        child.process.kill()
-        child.process.wait()

@@ -4,6 +4,7 @@ A reader never sees half of a file that was written here: the bytes go to a neig
 temporary name, are flushed to disk, and are renamed over the target.
 """
 
+import errno
 import hashlib
 import os
 import uuid
@@ -11,18 +12,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from searchr1.errors import FatalError
+
+
+class DiskFull(FatalError):
+    """No space is left. What was written before is whole."""
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Raise DiskFull when writing `path` fails for lack of space."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"no space is left to write {path}. Free some, then start the same command again: "
+                "it goes on where it stopped."
+            ) from error
+        raise
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed and renamed to `path`,
-    on any exception it is removed and `path` is left as it was."""
+    on any exception it is removed and `path` is left as it was. Raises DiskFull."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
+        with disk_errors(path):
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

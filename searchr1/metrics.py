@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from searchr1.advantage import GroupOutcome, group_advantages
-from searchr1.datum import trajectory_rewards
+from searchr1.datum import Batch, trajectory_rewards
 from searchr1.protocol import TurnKind
-from searchr1.trajectory import Group, SearchRecord, StopReason
+from searchr1.trajectory import Group, SearchRecord, StopReason, Trajectory
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -44,16 +44,28 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         "rollout/degenerate_group_rate": 1 - outcomes[GroupOutcome.MIXED] / max(1, len(groups)),
         "rollout/all_right_group_rate": outcomes[GroupOutcome.ALL_RIGHT] / max(1, len(groups)),
         "rollout/all_wrong_group_rate": outcomes[GroupOutcome.ALL_WRONG] / max(1, len(groups)),
-        "rollout/mean_logprob": _mean(
-            [lp for t in valid for lp, own in zip(t.logprobs, t.loss_mask, strict=True) if own]
-        ),
     }
+    metrics |= _likelihood("rollout/mean_logprob", valid)
+    metrics |= _likelihood("rollout/mean_logprob_right", [t for t in valid if t.em])
     for source, rewards in sorted(by_source.items()):
         metrics[f"reward/{source}"] = _mean(rewards)
     for reason in StopReason:
         metrics[f"rollout/{reason}_rate"] = reasons[reason] / max(1, len(everything))
     searches = [search for trajectory in everything for search in trajectory.searches]
     return metrics | search_metrics(searches)
+
+
+def _likelihood(name: str, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Mean logprob of the drawn tokens, nats a token, as metric `name`; nothing where nothing was
+    drawn, since 0 would say that the policy was certain. Of all valid trajectories, drawn at
+    temperature 1, minus this mean estimates the policy's entropy."""
+    drawn = [
+        logprob
+        for trajectory in trajectories
+        for logprob, own in zip(trajectory.logprobs, trajectory.loss_mask, strict=True)
+        if own
+    ]
+    return {name: _mean(drawn)} if drawn else {}
 
 
 def search_metrics(searches: Sequence[SearchRecord]) -> dict[str, float]:
@@ -74,3 +86,19 @@ def search_metrics(searches: Sequence[SearchRecord]) -> dict[str, float]:
         "search/empty_rate": sum(search.ok and not search.items for search in searches) / asked,
         "cost/search_usd": sum(search.cost for search in searches),
     }
+
+
+def batch_metrics(batch: Batch) -> dict[str, float]:
+    """What an update trains on. All datums go out in one call, so there is one micro-batch (the
+    SDK splits it to the service's limits); padded tokens are what it would take to bring every
+    datum to the length of the longest."""
+    longest = max((len(datum.input_tokens) for datum in batch.datums), default=0)
+    metrics = {
+        "train/datums_per_rollout_batch": float(len(batch.datums)),
+        "train/micro_batches_per_step": float(bool(batch.datums)),
+        "train/tokens_per_rollout_batch": float(batch.tokens),
+        "train/loss_tokens_per_rollout_batch": float(batch.loss_tokens),
+        "train/padded_tokens_per_rollout_batch": float(longest * len(batch.datums)),
+        "train/update_skipped": float(not batch.datums),
+    }
+    return metrics | {f"train/trajectories_{fate}": float(n) for fate, n in batch.fates.items()}

@@ -13,7 +13,7 @@ the SDK: its own `retryable` flag cannot be trusted alone, since a bare 400 carr
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -28,6 +28,11 @@ from searchr1.errors import FatalError, RetryableError, SearchR1Error
 from searchr1.sampler import Sample, SamplingError, check_samples
 
 T = TypeVar("T")
+
+SAMPLING_IN_FLIGHT = 64
+"""Requests of one sampler at the service at once: a step's trajectories, all together."""
+SAMPLING_QUEUE = 4096
+"""Requests that may wait behind them in the SDK."""
 
 _TRANSIENT_STATUS = {0, 408, 429, 500, 502, 503, 504}
 _UNKNOWN_OBJECT = 404
@@ -110,7 +115,6 @@ class ServiceAddress:
     """Folder for the SDK's own files; None = the user's."""
     retry_seconds: float = 900.0
     """How long the SDK itself retries a request that fails for passing reasons."""
-    sampling_concurrency: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,61 +160,82 @@ class Tokenizer(Protocol):
 
 
 class PolicyService:
-    """A connection to the service: makes sessions and samplers. One a process is enough."""
+    """The connection of this process to the service: makes sessions and samplers.
 
-    def __init__(self, client: trio.ServiceClient) -> None:
-        self._client = client
+    `address` is asked whenever a connection is made, so an engine that was started anew is found
+    at its new address.
+    """
 
-    @classmethod
-    async def connect(cls, address: ServiceAddress) -> "PolicyService":
-        """Check the key and open a service session. Raises PolicyRefused or PolicyUnavailable."""
-        if address.base_url and "127.0.0.1" in address.base_url:
-            os.environ["NO_PROXY"] = ",".join(
-                filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"])
-            )
-        options: dict[str, Any] = {
-            "control_retry_timeout_seconds": address.retry_seconds,
-            "training_retry_timeout_seconds": address.retry_seconds,
-            "sampling_retry_timeout_seconds": address.retry_seconds,
-            "sampling_request_max_in_flight": address.sampling_concurrency,
-            "sampling_request_queue_capacity": max(1024, address.sampling_concurrency),
-            "log_level": "ERROR",
-        }
-        if address.home:
-            options["home"] = str(address.home)
-        if address.base_url:
-            options |= {"base_url": address.base_url, "api_key": address.api_key}
-        trio.configure_observability(enabled=False)
-        trio.configure(**options)
-        return cls(await _translated(asyncio.to_thread(trio.ServiceClient)))
+    def __init__(self, address: Callable[[], ServiceAddress]) -> None:
+        self._address = address
+        self._connected_to: ServiceAddress | None = None
+        self._client: trio.ServiceClient | None = None
+
+    async def client(self) -> trio.ServiceClient:
+        """A live connection; a new one after `drop`, or when the service moved. Checks the key.
+        Raises PolicyRefused or PolicyUnavailable."""
+        address = await asyncio.to_thread(self._address)
+        if self._client is None or address != self._connected_to:
+            _configure(address)
+            self._client = await _translated(asyncio.to_thread(trio.ServiceClient))
+            self._connected_to = address
+        return self._client
+
+    def drop(self) -> None:
+        """Forget a connection that is in doubt."""
+        self._client = None
 
     async def models(self) -> list[str]:
         """Names of the models on offer."""
-        capabilities = await _translated(self._client.get_server_capabilities_async())
+        client = await self.client()
+        capabilities = await _translated(client.get_server_capabilities_async())
         return [model.model_name for model in capabilities.supported_models]
 
     def session(self, lora: LoraSettings) -> "PolicySession":
         """A session with no client yet: call `open` first."""
-        return PolicySession(self._client, lora)
+        return PolicySession(self, lora)
 
     async def sampler(
         self, base_model: str, model_path: str | None, options: "SamplingOptions"
     ) -> "ServiceSampler":
         """A sampler of the base model, or of saved weights."""
-        client = await _translated(
-            self._client.create_sampling_client_async(base_model=base_model, model_path=model_path)
+        client = await self.client()
+        sampling = await _translated(
+            client.create_sampling_client_async(base_model=base_model, model_path=model_path)
         )
-        return ServiceSampler(client, options)
+        return ServiceSampler(sampling, options)
 
     async def delete(self, training_run: str, uri: str) -> None:
         """Delete the saved weights at `uri`; nothing happens when they are gone already."""
-        rest = self._client.create_rest_client()
+        rest = (await self.client()).create_rest_client()
         listed = await _translated(rest.list_checkpoints_async(training_run))
         for checkpoint in listed.checkpoints:
             if checkpoint.path == uri:
                 await _translated(
                     rest.delete_checkpoint_async(training_run, checkpoint.checkpoint_id)
                 )
+
+
+def _configure(address: ServiceAddress) -> None:
+    """Tell the SDK where the service is and how long to retry; it is asked for when a client is
+    made."""
+    options: dict[str, Any] = {
+        "control_retry_timeout_seconds": address.retry_seconds,
+        "training_retry_timeout_seconds": address.retry_seconds,
+        "sampling_retry_timeout_seconds": address.retry_seconds,
+        "sampling_request_max_in_flight": SAMPLING_IN_FLIGHT,
+        "sampling_request_queue_capacity": SAMPLING_QUEUE,
+        "log_level": "ERROR",
+    }
+    if address.home:
+        options["home"] = str(address.home)
+    if address.base_url:
+        options |= {"base_url": address.base_url, "api_key": address.api_key}
+        if "127.0.0.1" in address.base_url:  # a proxy of the environment cannot reach it
+            direct = {*os.environ.get("NO_PROXY", "").split(","), "127.0.0.1"}
+            os.environ["NO_PROXY"] = ",".join(filter(None, sorted(direct)))
+    trio.configure_observability(enabled=False)
+    trio.configure(**options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +295,8 @@ class ServiceSampler:
 class PolicySession:
     """The live training client of one run, and the saved state it stands at."""
 
-    def __init__(self, client: trio.ServiceClient, lora: LoraSettings) -> None:
-        self._service = client
+    def __init__(self, policies: PolicyService, lora: LoraSettings) -> None:
+        self._policies = policies
         self._lora = lora
         self._training: trio.TrainingClient | None = None
         self.policy_ref: str | None = None
@@ -283,9 +308,10 @@ class PolicySession:
         if self._training is not None and not self.dirty and self.policy_ref == policy_ref:
             return
         self._training, self.dirty = None, True
+        service = await self._policies.client()
         if policy_ref is None:
             self._training = await _translated(
-                self._service.create_lora_training_client_async(
+                service.create_lora_training_client_async(
                     base_model=self._lora.base_model,
                     rank=self._lora.rank,
                     seed=self._lora.seed,
@@ -294,7 +320,7 @@ class PolicySession:
             )
         else:
             self._training = await _translated(
-                self._service.create_training_client_from_state_with_optimizer_async(policy_ref)
+                service.create_training_client_from_state_with_optimizer_async(policy_ref)
             )
         self.policy_ref, self.dirty = policy_ref, False
 
@@ -304,8 +330,14 @@ class PolicySession:
         return self._training
 
     def discard(self) -> None:
-        """Drop the live client; the next `open` makes a new one."""
+        """Drop the live client and its connection; the next `open` makes new ones."""
         self._training, self.dirty = None, True
+        self._policies.drop()
+
+    def mark(self, policy_ref: str) -> None:
+        """Call the present weights `policy_ref`: an update is complete and known, though its
+        state is not saved. The session is clean there."""
+        self.policy_ref, self.dirty = policy_ref, False
 
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer; loading it may take seconds, so call it off the event loop."""

@@ -25,7 +25,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from searchr1.errors import SettingsError
-from searchr1.files import write_text
+from searchr1.files import disk_errors, write_text
 from searchr1.trajectory_store import TrajectoryStore
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$"
@@ -59,7 +59,7 @@ def append_jsonl(path: Path, row: Mapping[str, Any]) -> None:
     """Append one line and flush it to disk. A torn last line is cut off first; a whole last line
     that lacks its newline is kept and completed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with disk_errors(path), path.open("a+b") as file:
         file.seek(0)
         content = file.read()
         tail = content[content.rfind(b"\n") + 1 :]
@@ -82,7 +82,9 @@ class StepRecord:
     policy_ref: str | None
     """State that the step sampled from; None for step 0."""
     state: str
-    """State after the step."""
+    """The policy after the step: the URI of its saved state, or, when `saved` is False, the last
+    saved one with the number of updates since ("…+2")."""
+    saved: bool
     state_size: int
     training_run: str
     sampler_weights: str | None
@@ -219,6 +221,19 @@ class Run:
             for _, record in sorted(self.ledger().items())
             if record.checkpoint
         }
+
+    def checkpoint(self, name: str) -> StepRecord:
+        """The kept checkpoint called `name`, or the `latest`. Raises SettingsError naming those
+        that there are."""
+        kept = self.checkpoints()
+        if name == "latest" and kept:
+            return list(kept.values())[-1]
+        if name not in kept:
+            raise SettingsError(
+                f"run '{self.name}' has no checkpoint '{name}'. It has: "
+                f"{', '.join(kept) or 'none yet'}."
+            )
+        return kept[name]
 
 
 def list_runs(runs_dir: Path) -> list[Run]:

@@ -26,7 +26,12 @@ class Sampler(Protocol):
     """A policy at fixed weights, temperature and top-p."""
 
     async def sample(
-        self, prompt: Sequence[int], count: int, max_tokens: int, stop: Sequence[int], seed: int | None
+        self,
+        prompt: Sequence[int],
+        count: int,
+        max_tokens: int,
+        stop: Sequence[int],
+        seed: int | None,
     ) -> list[Sample]:
         """Draw `count` sequences of at most `max_tokens` tokens that continue `prompt` and end
         at a token of `stop`. Raises SamplingError when this request failed, and a fatal error

@@ -14,7 +14,13 @@ from searchr1.chat import ChatFormat
 from searchr1.config import RolloutSettings, ServiceKind, WorkSettings, digest
 from searchr1.data import DataSource, corpus_path, load_questions
 from searchr1.embedded import check_installed, embedded_engine, model_folder
-from searchr1.policy import PolicyService, SamplingOptions, ServiceAddress, ServiceSampler, require_key
+from searchr1.policy import (
+    PolicyService,
+    SamplingOptions,
+    ServiceAddress,
+    ServiceSampler,
+    require_key,
+)
 from searchr1.protocol import SYSTEM_PROMPT
 from searchr1.rollout import RolloutLimits
 from searchr1.search import SearchBackend, SearchSettings, create_backend
@@ -90,11 +96,12 @@ async def open_workbench(settings: WorkSettings, question_set: str) -> AsyncIter
     async with AsyncExitStack() as stack:
         backend = create_backend(search_settings(settings))
         stack.push_async_callback(backend.aclose)
-        address = ServiceAddress(sampling_concurrency=settings.sampling_concurrency)
+        policies = PolicyService(lambda: ServiceAddress())
         if settings.policy_service is ServiceKind.EMBEDDED:
-            engine = embedded_engine(settings.runs_dir / ".engine", settings.base_model)
-            address = await asyncio.to_thread(stack.enter_context, engine)
-        policies = await PolicyService.connect(address)
+            starting = embedded_engine(settings.runs_dir / ".engine", settings.base_model)
+            engine = await asyncio.to_thread(stack.enter_context, starting)
+            policies = PolicyService(engine.address)
+        await policies.client()
         yield Workbench(settings, questions, backend, policies)
 
 

@@ -9,6 +9,7 @@ from prefect.context import TaskRunContext
 from pydantic import BaseModel
 
 from searchr1.config import digest
+from searchr1.errors import RetryableError
 from searchr1.files import write_text
 from searchr1.metrics import search_metrics
 from searchr1.rollout import RolloutContext, rollout_groups
@@ -93,9 +94,13 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
     if missing:
         if done:
             get_run_logger().info("%s: %d answered questions are reused", policy.label, len(done))
-        sampler = await bench.policies.sampler(
-            settings.base_model, policy.model_path, sampling_options(settings)
-        )
+        try:
+            sampler = await bench.policies.sampler(
+                settings.base_model, policy.model_path, sampling_options(settings)
+            )
+        except RetryableError:
+            bench.policies.drop()  # the retry makes a new connection
+            raise
         context = RolloutContext(
             sampler=sampler,
             backend=bench.backend,

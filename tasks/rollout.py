@@ -14,15 +14,15 @@ from prefect.context import TaskRunContext
 from pydantic import BaseModel
 
 from searchr1.metrics import rollout_metrics
-from searchr1.policy import PolicyUnavailable
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.trajectory import Group, Question
 from searchr1.trajectory_store import TrajectoryStore
 from searchr1.workbench import limits, sampling_options
+from tasks.position import stand_at
 from tasks.progress import progress
 from tasks.retries import RETRIES
 from tasks.spoiled import refuse_spoiled
-from tasks.workbench import Training, current_training
+from tasks.workbench import Training, current_training, reopening
 
 
 class Rollout(BaseModel):
@@ -30,6 +30,7 @@ class Rollout(BaseModel):
 
     step: int
     policy_ref: str
+    question_ids: list[str]
     trajectories: int
     metrics: dict[str, float]
 
@@ -60,29 +61,28 @@ async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
     if missing:
         if done:
             get_run_logger().info("step %d: %d finished groups are reused", step, len(done))
-        await _sample(training, step, policy_ref, missing, store)
-        try:
+        with reopening(training):
+            await _sample(training, step, missing, store)
             await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)
-        except PolicyUnavailable:
-            training.session.discard()  # the next attempt opens a new client
-            raise
     groups = await asyncio.to_thread(store.finish, [q.question_id for q in questions])
     metrics = rollout_metrics(groups)
     metrics["time/rollout_seconds"] = time.monotonic() - started
     trajectories = sum(len(group.trajectories) for group in groups)
-    return Rollout(step=step, policy_ref=policy_ref, trajectories=trajectories, metrics=metrics)
+    return Rollout(
+        step=step,
+        policy_ref=policy_ref,
+        question_ids=[question.question_id for question in questions],
+        trajectories=trajectories,
+        metrics=metrics,
+    )
 
 
 async def _sample(
-    training: Training,
-    step: int,
-    policy_ref: str,
-    questions: Sequence[Question],
-    store: TrajectoryStore,
+    training: Training, step: int, questions: Sequence[Question], store: TrajectoryStore
 ) -> None:
-    settings, session = training.settings, training.session
-    await session.open(policy_ref)
-    sampler = await session.sampler(sampling_options(settings))
+    settings = training.settings
+    await stand_at(training, step - 1)
+    sampler = await training.session.sampler(sampling_options(settings))
     context = RolloutContext(
         sampler=sampler,
         backend=training.bench.backend,

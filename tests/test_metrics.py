@@ -1,5 +1,7 @@
 """A step's metrics: valid trajectories count, failures outside of the policy are told apart."""
 
+from dataclasses import replace
+
 import pytest
 
 from searchr1.metrics import rollout_metrics, search_metrics
@@ -26,8 +28,27 @@ def test_degenerate_groups_are_split_into_all_right_and_all_wrong():
     assert metrics["rollout/all_wrong_group_rate"] == 0.5
 
 
+def test_likelihood_is_that_of_drawn_tokens_and_apart_for_right_answers():
+    wrong = replace(trajectory(1, 0.0), logprobs=(0.0, 0.0, -1.0, -2.0))
+    failed = trajectory(2, 0.0, StopReason.SAMPLING_ERROR)
+    metrics = rollout_metrics([Group(QUESTION, (trajectory(0, 1.0), wrong, failed))])
+    assert metrics["rollout/mean_logprob_right"] == pytest.approx(-0.375)
+    assert metrics["rollout/mean_logprob"] == pytest.approx((-0.75 - 3.0) / 4)
+
+
+def test_a_step_without_right_answers_has_no_likelihood_of_them():
+    metrics = rollout_metrics([group(0.0, -0.1)])
+    assert "rollout/mean_logprob" in metrics
+    assert "rollout/mean_logprob_right" not in metrics
+
+
 def test_search_metrics_speak_of_the_step_alone():
-    searches = [search(), search(cached=True), search(False, "timeout"), search(False, "rate_limited")]
+    searches = [
+        search(),
+        search(cached=True),
+        search(False, "timeout"),
+        search(False, "rate_limited"),
+    ]
     metrics = search_metrics(searches)
     assert metrics["search/success_rate"] == 0.5
     assert metrics["search/error_rate"] == 0.5

@@ -162,6 +162,7 @@ def test_an_answer_in_reasoning_does_not_count():
     assert parse_turn("<think>Answer: Porto</think>\nAnswer: Lisbon").answer == "Lisbon"
     assert parse_turn("<think>\nAnswer: Porto\n</think>\nI am not sure.").answer is None
     assert parse_turn("<think>\nAnswer: Porto").answer is None
+    assert parse_turn("<think>a <think> b") == Turn(ANSWER, None, None)
 
 
 def test_reasoning_that_the_prompt_has_opened_is_reasoning_too():
@@ -181,6 +182,7 @@ def test_text_without_a_call_is_an_answer_with_or_without_the_line():
     assert parse_turn("It is Lisbon.") == Turn(ANSWER, None, None)
     assert parse_turn("") == Turn(ANSWER, None, None)
     assert parse_turn("As found.\nAnswer: Lisbon") == Turn(ANSWER, None, "Lisbon")
+    assert parse_turn("Answer: Porto\nAnswer: Lisbon") == Turn(ANSWER, None, None)
 
 
 def test_a_query_can_be_sent_and_stored():

@@ -46,6 +46,7 @@ def record(step: int, weights: str | None = None, **changes) -> StepRecord:
         "step": step,
         "policy_ref": f"trio://r/training_states/s{step - 1}",
         "state": f"trio://r/training_states/s{step}",
+        "saved": True,
         "state_size": 10,
         "training_run": "r",
         "sampler_weights": weights,

@@ -15,9 +15,7 @@ def store(tmp_path, policy_ref="trio://r/training_states/s0") -> TrajectoryStore
 
 def test_groups_come_back_as_they_were(tmp_path):
     whole = group(1.0, 0.0)
-    failed = trajectory(
-        2, 0.0, StopReason.ENVIRONMENT_ERROR, (search(), search(False, "timeout"))
-    )
+    failed = trajectory(2, 0.0, StopReason.ENVIRONMENT_ERROR, (search(), search(False, "timeout")))
     written = type(whole)(whole.question, (*whole.trajectories, failed))
     store(tmp_path).write(written)
     assert store(tmp_path).read() == {"world-1": written}

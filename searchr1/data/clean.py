@@ -107,7 +107,7 @@ from (
     from (
         select $file, $split as split, row, readable,
             coalesce(nullif(fold(source), ''), $source) as source,
-            coalesce(nullif(fold(id), ''), left(sha256(concat(question, answers::varchar)), 16))
+            coalesce(nullif(fold(id), ''), left(sha256(question || answers::varchar), 16))
                 as id,
             fold(question) as question, answers
         from raw

@@ -1,5 +1,7 @@
 """DuckDB in memory, with the text functions that the columnar stages share."""
 
+from functools import cache
+
 import duckdb
 
 _ODD_SPACE = (
@@ -21,14 +23,19 @@ create macro question_key(t) as
 """
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect()
+    database.execute(_MACROS)
+    return database
+
+
 def connect() -> duckdb.DuckDBPyConnection:
-    """A database of one's own with these functions of text:
+    """A connection of one's own, with temporary tables of its own, and these functions of text:
 
     - `fold`: white space folded and trimmed, as `searchr1.data.answers.fold` does;
     - `written`: whether it may be a list or dict written as text, as `may_be_written_value`;
     - `question_key`: letters, marks and digits of folded text in lower case, everything else one
       space. Two questions with the same key are the same question.
     """
-    connection = duckdb.connect()
-    connection.execute(_MACROS)
-    return connection
+    return _database().cursor()

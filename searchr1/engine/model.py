@@ -82,10 +82,10 @@ class ServedModel:
     def base(self) -> nn.Module:
         """The base model itself; loaded on first use. Nobody may change it."""
         if self._base is None:
-            model = AutoModelForCausalLM.from_pretrained(
+            model: Any = AutoModelForCausalLM.from_pretrained(
                 self.model_id, dtype=self.dtype, local_files_only=True
             )
-            self._base = model.to(device=self.device).eval().requires_grad_(False)
+            self._base = model.to(self.device).eval().requires_grad_(False)
         return self._base
 
     def copy(self) -> nn.Module:
@@ -120,12 +120,12 @@ class ServedModel:
             for name in targets:
                 module = tree.get_submodule(name)
                 module.weight = nn.Parameter(module.weight.detach().clone(), requires_grad=False)
-        model = _with_lora(tree, settings, targets)
+        model: Any = _with_lora(tree, settings, targets)
         load_lora(model, weights)
         if merge:
             with warnings.catch_warnings():  # about tied weights, as above
                 warnings.simplefilter("ignore")
-                model = model.merge_and_unload()  # pyright: ignore
+                model = model.merge_and_unload()
         return model.eval().requires_grad_(False)
 
 

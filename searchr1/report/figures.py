@@ -1,16 +1,19 @@
 """Figures for papers: each as PNG (200 dpi) and SVG, drawn by matplotlib without a display."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib import patheffects as path_effects
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from searchr1.evaluation import Metric
 from searchr1.files import replacing
+from searchr1.report.example import Example
 from searchr1.report.scores import Series
 from searchr1.report.training import CHARTS, Chart, Training
 
@@ -48,38 +51,45 @@ _STYLE = {
 
 EM_AND_FORMAT = "em_and_format_by_checkpoint"
 EM_BY_SOURCE = "em_by_source"
+TRAJECTORY = "trajectory_base_against_checkpoints"
+_HALO = [path_effects.withStroke(linewidth=3, foreground="white")]
 
 
-def draw_figures(folder: Path, series: Series | None, training: Training) -> list[str]:
+def draw_figures(
+    folder: Path, series: Series | None, training: Training, example: Example | None
+) -> list[str]:
     """Draw every figure that there is data for; returns their names, each with `.png` and
     `.svg` in `folder`."""
     drawn = []
     if series is not None:
         drawn.append(_write(folder, EM_AND_FORMAT, lambda axes: em_and_format(axes, series)))
         drawn.append(_write(folder, EM_BY_SOURCE, lambda axes: em_by_source(axes, series)))
+    if example is not None:
+        height = 1.6 + 0.17 * max(len(lines) for lines in example_lines(example))
+        drawn.append(
+            _write(folder, TRAJECTORY, lambda axes: trajectory(axes, example), (9.6, height))
+        )
     for chart in CHARTS:
         if training.lines(chart):
             drawn.append(_write(folder, chart.name, lambda axes, c=chart: curve(axes, c, training)))
     return drawn
 
 
-def _write(folder: Path, name: str, draw: Callable[[Axes], None]) -> str:
-    with _figure() as (figure, axes):
-        draw(axes)
+def _write(
+    folder: Path, name: str, draw: Callable[[Axes], None], size: tuple[float, float] = (6.4, 4.0)
+) -> str:
+    # A Figure of its own, and no pyplot: no global state, safe in any thread.
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        # A letter that no font here has is drawn as a box; that is no reason for a warning each.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure.add_subplot())
         for suffix in ("png", "svg"):
             with replacing(folder / f"{name}.{suffix}") as temporary:
                 metadata = {"Date": None} if suffix == "svg" else None
                 figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
     return name
-
-
-@contextmanager
-def _figure() -> Iterator[tuple[Figure, Axes]]:
-    # A Figure of its own, and no pyplot: no global state, safe in any thread.
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-        FigureCanvasAgg(figure)
-        yield figure, figure.add_subplot()
 
 
 def em_and_format(axes: Axes, series: Series) -> None:
@@ -111,9 +121,10 @@ def em_and_format(axes: Axes, series: Series) -> None:
                 f"{value:.1f}",
                 (place + offset, value),
                 textcoords="offset points",
-                xytext=(7, 5),
+                xytext=(7, 6) if colour == ORANGE else (7, -13),
                 fontsize=8.5,
                 color=colour,
+                path_effects=_HALO,
             )
     axes.set_xticks(places, [one.label.replace(" (", "\n(") for one in shown])
     axes.set_xlim(-0.4, len(shown) - 0.6 + 0.2)
@@ -151,7 +162,7 @@ def em_by_source(axes: Axes, series: Series) -> None:
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("EM, % (questions in brackets)")
     axes.set_title("EM by source; bars: 95% intervals")
-    axes.legend(loc="best")
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0.2)
 
 
 def curve(axes: Axes, chart: Chart, training: Training) -> None:
@@ -188,3 +199,47 @@ def curve(axes: Axes, chart: Chart, training: Training) -> None:
         axes.set_ylim(-0.02, 1.02)
     if len(lines) > 1:
         axes.legend(loc="best", fontsize=8.5)
+
+
+_MARKS = {"search": ("searches: ", BLUE), "result": ("reads: ", GREY), "answer": ("answers: ", "")}
+
+
+def example_lines(example: Example) -> list[list[tuple[str, str]]]:
+    """(text, colour) of each line of each policy's column."""
+    width = 138 // len(example.policies)
+    columns = []
+    for played in example.policies:
+        lines: list[tuple[str, str]] = []
+        for act in played.acts:
+            word, colour = _MARKS[act.kind]
+            colour = colour or (GREEN if played.right else RED)
+            text = f"{word}{' '.join(act.text.split())}"
+            wrapped = textwrap.wrap(text, width, max_lines=4, placeholder=" …")
+            lines += [(line, colour) for line in wrapped]
+            if act.kind != "search":
+                lines.append(("", colour))
+        columns.append(lines)
+    return columns
+
+
+def trajectory(axes: Axes, example: Example) -> None:
+    """One question that was gained: what base and checkpoints searched for, read, answered."""
+    columns = example_lines(example)
+    rows = max(len(lines) for lines in columns)
+    axes.set_axis_off()
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(rows + 0.5, -2)
+    for place, (played, lines) in enumerate(zip(example.policies, columns, strict=True)):
+        mark = "right" if played.right else "wrong"
+        head = f"{played.label}: {mark}"
+        _text(axes, place, -1, head, GREEN if played.right else RED, weight="bold")
+        for row, (line, colour) in enumerate(lines):
+            _text(axes, place, row, line, colour)
+    question = "\n".join(textwrap.wrap(" ".join(example.question.split()), 110)[:3])
+    title = axes.set_title(f"{question}\naccepted: {' / '.join(example.answers)[:110]}")
+    title.set_parse_math(False)
+
+
+def _text(axes: Axes, x: float, y: float, text: str, colour: str, **options: str) -> None:
+    drawn = axes.text(x, y, text, color=colour, fontsize=8.5, va="center", **options)
+    drawn.set_parse_math(False)  # a dollar sign in a question is a dollar sign

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from searchr1.evaluation import Metric, verdict
-from searchr1.evaluation.comparison import format_p
-from searchr1.report.scores import Scored, Series, read_series
-from searchr1.report.words import number, percent, percent_interval, points_interval
+from searchr1.evaluation import verdict
+from searchr1.report.scores import Series, read_series
+from searchr1.report.tables import COMPARISON, comparison_row
+from searchr1.report.words import percent
 from searchr1.warehouse import load, open_warehouse
 
 MIXED = (
@@ -79,26 +79,5 @@ def headline(runs_dir: Path, run_name: str) -> str:
 
 
 def _markdown_table(series: Series) -> list[str]:
-    lines = [
-        "| policy | macro EM % (95%) | against base, points | gained / lost | McNemar p | "
-        "format % | searches |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for one in series.all:
-        lines.append("| " + " | ".join(comparison_cells(one)) + " |")
-    return lines
-
-
-def comparison_cells(one: Scored) -> list[str]:
-    """One row of the comparison table: policy, EM, difference, gained / lost, p, format,
-    searches."""
-    summary, comparison = one.summary, one.comparison
-    return [
-        one.label,
-        percent_interval(summary.macro[Metric.EM]),
-        points_interval(comparison.em) if comparison else "",
-        f"{len(comparison.gained)} / {len(comparison.lost)}" if comparison else "",
-        format_p(comparison.p_value) if comparison else "",
-        percent_interval(summary.overall[Metric.VALID_FORMAT]),
-        number(summary.overall[Metric.SEARCHES].value),
-    ]
+    rows = [COMPARISON, ["---"] * len(COMPARISON)] + [comparison_row(one) for one in series.all]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]

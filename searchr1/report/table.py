@@ -6,15 +6,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from searchr1.evaluation import Metric
-from searchr1.report.headline import comparison_cells, series_headline
+from searchr1.report.headline import series_headline
 from searchr1.report.scores import Series, read_series
-from searchr1.report.words import number, percent
+from searchr1.report.tables import COMPARISON, comparison_row, detail_rows
 from searchr1.warehouse import load, open_warehouse
 
 
 def print_summary(runs_dir: Path, run_name: str, console: Console | None = None) -> None:
-    """Print the headline, base and checkpoints with their intervals, and EM by source."""
+    """Print the headline, base and checkpoints with their intervals, and every other measure."""
     console = console or Console()
     load(runs_dir)
     with open_warehouse(runs_dir) as connection:
@@ -32,55 +31,20 @@ def print_summary(runs_dir: Path, run_name: str, console: Console | None = None)
 
 
 def _comparison_table(series: Series) -> Table:
-    table = Table(title=series.title, title_justify="left", title_style="bold", box=None)
-    table.add_column("policy")
-    for name in ("macro EM %", "vs base", "+/-", "p", "format %"):
+    table = Table(title=Text(series.title), title_justify="left", title_style="bold", box=None)
+    table.add_column(COMPARISON[0])
+    for name in COMPARISON[1:-1]:  # searches stand in the table below: 80 columns hold no more
         table.add_column(name, justify="right", no_wrap=True)
     for one in series.all:
-        # Searches stand in the table below: 80 columns hold no more.
-        table.add_row(*(Text(cell) for cell in comparison_cells(one)[:-1]))
+        table.add_row(*(Text(cell) for cell in comparison_row(one)[:-1]))
     return table
 
 
 def _detail_table(series: Series) -> Table:
-    """Everything else by policy: rows are measures, columns are policies."""
     table = Table(box=None)
     table.add_column("")
     for one in series.all:
         table.add_column(Text(one.label), justify="right")
-    summaries = [one.summary for one in series.all]
-    sources = sorted({source for summary in summaries for source in summary.by_source})
-    for source in sources:
-        table.add_row(
-            Text(f"EM % {source}"),
-            *(
-                percent(summary.by_source[source][Metric.EM].value)
-                if source in summary.by_source
-                else "-"
-                for summary in summaries
-            ),
-        )
-    for title, metric in (
-        ("EM % (published normaliser)", Metric.EM_SQUAD),
-        ("F1 %", Metric.F1),
-        ("cover EM %", Metric.COVER_EM),
-    ):
-        table.add_row(title, *(percent(summary.macro[metric].value) for summary in summaries))
-    for k in sorted({k for summary in summaries for k in summary.pass_at}):
-        table.add_row(f"pass@{k} %", *(percent(s.pass_at[k].value) for s in summaries))
-    table.add_row("searches", *(number(s.overall[Metric.SEARCHES].value) for s in summaries))
-    table.add_row("turns", *(number(s.overall[Metric.TURNS].value) for s in summaries))
-    table.add_row("tokens", *(number(s.overall[Metric.TOKENS].value, 0) for s in summaries))
-    table.add_row(
-        "without search %", *(percent(s.overall[Metric.NO_SEARCH].value) for s in summaries)
-    )
-    table.add_row(
-        "searches that worked %",
-        *(percent(s.overall[Metric.SEARCH_SUCCESS].value) for s in summaries),
-    )
-    reasons = sorted({reason for summary in summaries for reason in summary.stop_reasons})
-    for reason in reasons:
-        table.add_row(
-            Text(f"ended: {reason}"), *(str(s.stop_reasons.get(reason, 0)) for s in summaries)
-        )
+    for row in detail_rows(series, intervals=False):
+        table.add_row(*(Text(cell) for cell in row))
     return table

@@ -55,9 +55,10 @@ CHARTS = (
         (
             ("all right", "rollout/all_right_group_rate"),
             ("all wrong", "rollout/all_wrong_group_rate"),
-            ("all degenerate", "rollout/degenerate_group_rate"),
         ),
-        "All right: the questions are too easy by now. All wrong: too hard, or something broke.",
+        "Together: the share of groups that teach nothing. All right: the questions are too easy "
+        "by now. All wrong: too hard, or something broke.",
+        stacked=True,
         share=True,
     ),
     Chart(

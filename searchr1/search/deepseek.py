@@ -29,7 +29,7 @@ class DeepSeekProvider:
     """One search is one request for `top_k` results."""
 
     name = SearchBackendName.DEEPSEEK.value
-    max_query = 128
+    max_query: int | None = 128
 
     def __init__(self, settings: SearchSettings) -> None:
         base = address("DEEPSEEK_BASE_URL", "https://api.deepseek.com")

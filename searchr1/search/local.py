@@ -18,7 +18,7 @@ class LocalProvider:
     """Searches a corpus index; large ones in a thread, so that the event loop goes on."""
 
     name = SearchBackendName.LOCAL.value
-    max_query = None
+    max_query: int | None = None
 
     def __init__(self, settings: SearchSettings) -> None:
         if settings.search_corpus is None:

@@ -30,7 +30,7 @@ class RetrieverProvider:
     """One search is one request with one query."""
 
     name = SearchBackendName.RETRIEVER.value
-    max_query = None
+    max_query: int | None = None
 
     def __init__(self, settings: SearchSettings) -> None:
         url = urlsplit(settings.retriever_url.strip())

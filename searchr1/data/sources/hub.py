@@ -23,33 +23,25 @@ def from_hub(revision: str | None, progress: Progress) -> RawData:
     """
     import datasets  # here, because importing it takes seconds and other sources do without
     import httpx
-    from datasets.exceptions import DatasetNotFoundError
-    from huggingface_hub import errors
+    from huggingface_hub import HfApi, errors
 
     progress(f"fetching {DATASET} from the Hugging Face hub")
     try:
-        builder = datasets.load_dataset_builder(DATASET, revision=revision)
+        commit = HfApi().dataset_info(DATASET, revision=revision, timeout=60).sha or ""
+        builder = datasets.load_dataset_builder(DATASET, revision=commit)
         wanted = [
             (str(split), url)
             for split, urls in (builder.config.data_files or {}).items()
             for url in urls
         ]
         paths = datasets.DownloadManager().download([url for _, url in wanted])
-    except (
-        DatasetNotFoundError,
-        errors.RepositoryNotFoundError,
-        errors.RevisionNotFoundError,
-    ):
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise no_such_data(_SERVICE, DATASET, revision or "main") from None
-    except (
-        httpx.HTTPError,
-        ConnectionError,
-        TimeoutError,
-        errors.LocalEntryNotFoundError,
-    ) as error:
+    except (httpx.HTTPError, ConnectionError, TimeoutError, FileNotFoundError) as error:
+        # FileNotFoundError: the library's word for a file that it could not get hold of
         raise SourceUnavailable(_SERVICE, error) from None
     files = tuple(
         RawFile(Path(str(path)), "train" if split == "train" else "test", DATASET.split("/")[1])
         for (split, _), path in zip(wanted, paths, strict=True)
     )
-    return RawData(DATASET, str(builder.hash), files)
+    return RawData(DATASET, commit, files)

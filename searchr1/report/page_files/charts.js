@@ -87,12 +87,12 @@ function drawChart(figure, chart) {
       svg.append(shape("text", { x, y: height - 8, "text-anchor": "middle" }, String(tick)));
     }
   }
+  lines.forEach((line, number) => drawLine(svg, line, number, { placeX, placeY, chart, lines }));
   for (const step of Object.keys(chart.warnings ?? {})) {
     const x = placeX(chart.x.indexOf(Number(step)));
     const ends = { x1: x, x2: x, y1: edge.top, y2: height - edge.bottom };
     svg.append(shape("line", { class: "watchdog", ...ends }));
   }
-  lines.forEach((line, number) => drawLine(svg, line, number, { placeX, placeY, chart, lines }));
 
   const cursor = shape("line", { class: "cursor", y1: edge.top, y2: height - edge.bottom });
   cursor.style.display = "none";

@@ -30,7 +30,8 @@ function addressOf(rows) {
 function nameOf(row) {
   const place = index.places[field("place", row)];
   const question = index.questions[field("question", row)];
-  return [`${place.phase}/${place.key}`, encodeURIComponent(question.id), field("sample", row)].join("|");
+  const names = [`${place.phase}/${place.key}`, question.id, field("sample", row)];
+  return names.map(encodeURIComponent).join("|");
 }
 
 function findRow([place, id, sample]) {
@@ -242,7 +243,7 @@ function column(row, details) {
   const place = index.places[field("place", row)];
   const answer = field("answer", row);
   const made = element(
-    "section",
+    "div",
     { class: "column" },
     element("h4", {}, place.label, element("span", { class: outcome, text: outcome })),
   );
@@ -429,7 +430,7 @@ function changeList(change, kind, colour) {
     if (pair.includes(undefined)) continue;
     const [before, after] = pair.map((row) => field("answer", row) ?? "no answer");
     const link = element("a", { href: addressOf(pair), text: index.questions[number].text });
-    items.append(element("li", {}, link, element("small", { text: ` ${before} → ${after}` })));
+    items.append(element("li", {}, link, element("small", { text: `${before} → ${after}` })));
   }
   made.append(items);
   if (count > change[kind].length) {
@@ -440,6 +441,11 @@ function changeList(change, kind, colour) {
 }
 
 // ---- start
+
+function bringIntoView() {
+  const { top } = detail.getBoundingClientRect();
+  if (top < 0 || top > innerHeight * 0.6) detail.scrollIntoView();
+}
 
 function follow() {
   const { query, open } = readAddress();
@@ -478,14 +484,10 @@ async function startViewer() {
   document.getElementById("more").addEventListener("click", showMore);
   addEventListener("hashchange", () => {
     follow();
-    if (readAddress().open.length) detail.scrollIntoView({ block: "nearest" });
+    if (readAddress().open.length) bringIntoView();
   });
-  if (readAddress().open.length) {
-    follow();
-    document.getElementById("trajectories").scrollIntoView();
-  } else {
-    follow();
-  }
+  follow();
+  if (readAddress().open.length) document.getElementById("trajectories").scrollIntoView();
   document.documentElement.dataset.ready = "true";
 }
 
