@@ -106,9 +106,9 @@ def write_runs(runs_dir: Path, trajectories: int) -> None:
 
     def write(path: Path, salt: int, count: int, group: int, repeat: int, right: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        table = connection.execute(
+        table = connection.sql(
             _ROWS,
-            {
+            params={
                 "salt": salt,
                 "count": count,
                 "group": group,
@@ -182,7 +182,7 @@ def measure_views(runs_dir: Path) -> dict[str, float]:
     with open_warehouse(runs_dir) as connection:
         for name in view_names():
             started = time.perf_counter()
-            connection.execute(f"FROM {name}").to_arrow_table()
+            connection.sql(f"FROM {name}").to_arrow_table()
             seconds[name] = time.perf_counter() - started
     return seconds
 
@@ -197,7 +197,9 @@ def _in_process(part: str, runs_dir: Path) -> tuple[dict[str, float], float]:
 
 def main() -> int:
     """Run the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description="Load a million trajectories and compute every view."
+    )
     parser.add_argument("--trajectories", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, help="where to write (default: a temporary folder)")
     parser.add_argument("--part", choices=["load", "views"], help=argparse.SUPPRESS)
@@ -232,7 +234,8 @@ def main() -> int:
             f"views {view_peak / 1e9:.2f} GB; file {size / 1e9:.2f} GB"
         )
     passed = total <= QUERY_SECONDS and max(load_peak, view_peak) <= MEMORY_BYTES
-    print(f"limits: {QUERY_SECONDS:.0f} s, {MEMORY_BYTES / 1e9:.0f} GB: {'met' if passed else 'NOT MET'}")
+    limits = f"{QUERY_SECONDS:.0f} s and {MEMORY_BYTES / 1e9:.0f} GB"
+    print(f"limits of {limits}: {'met' if passed else 'NOT MET'}")
     return 0 if passed else 1
 
 

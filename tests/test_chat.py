@@ -206,6 +206,27 @@ def test_added_tokens_of_a_tokenizer_of_its_own_are_neutralised_in_the_text():
     assert "[ [OWN]]" in chat.text(chat.observe("see [[OWN]] here"))
 
 
+def test_an_added_token_that_cannot_be_broken_up_is_left_out():
+    tokenizer = qwen_chat.tokenizer(qwen_chat.QWEN25 + "{# with a sign of its own #}")
+    tokenizer.add_tokens(["\u00a7"])
+    sign = tokenizer.convert_tokens_to_ids("\u00a7")
+    chat = ChatFormat(tokenizer)
+
+    assert sign not in chat.observe("see \u00a7 5")
+    assert "see 5" in chat.text(chat.observe("see\u00a7 5"))
+
+
+def test_a_closing_that_repeats_itself_is_matched_as_far_as_it_goes():
+    doubled = qwen_chat.QWEN25.replace("<|im_end|>\\n' }}", "<|im_end|><|im_end|>\\n' }}")
+    chat = ChatFormat(qwen_chat.tokenizer(doubled))
+    end, again, line_break = chat.closing
+
+    assert end == again
+    assert chat.close([5]) == [end, end, line_break]
+    assert chat.close([5, end]) == [end, line_break]
+    assert chat.close([5, end, end]) == [line_break]
+
+
 def test_overhead_bounds_what_closing_and_observing_add(tokenizer, chat):
     turn = chat.encode("Let me look.")
     added = len(chat.close(turn)) + len(chat.observe(RESULT))

@@ -10,7 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+
+from searchr1.data.world import DEMO_SEED, FIRST_PRACTICE_SEED
 
 PREPARATION_VERSION = 1
 """Goes up when the same input would give other files; older preparations are then made anew."""
@@ -36,47 +38,29 @@ def _default_data_dir(validated: dict[str, Any]) -> Path:
 class DataSettings(BaseModel):
     """What to prepare, and where. Only `data_dir` and `source_weights` matter to the training."""
 
-    source: DataSource = Field(
-        DataSource.HUB,
-        description="where the raw questions come from: hub, modelscope, files or world",
-    )
-    data_dir: Path = Field(
-        default_factory=_default_data_dir,
-        description="folder of the prepared questions; by default data/ and the source's name",
-    )
-    source_files: tuple[Path, ...] = Field(
-        (),
-        description="for source files: Parquet or JSONL files (or folders of them) whose names "
-        "hold train, test or dev",
-    )
-    revision: str | None = Field(
-        None,
-        description="for sources hub and modelscope: branch, tag or commit to fetch; by default "
-        "the hub's main branch, and the mirror's commit that this program was written against",
-    )
-    drop_overlap: bool = Field(
-        False,
-        description="remove from the training questions those that are also evaluation questions",
-    )
-    max_rejected_share: float = Field(
-        0.005,
-        ge=0,
-        le=1,
-        description="stop when a larger share of the raw rows has to be rejected",
-    )
-    jsonl: bool = Field(
-        False,
-        description="also write each file as JSONL with id, question, answers and data_source",
-    )
-    world_seed: int = Field(
-        17, ge=0, lt=1000, description="for source world: which invented world to build"
-    )
-    source_weights: dict[str, Annotated[float, PositiveFloat]] = Field(
-        {},
-        description="share of each source in the training batches, for example "
-        '{"nq": 1, "hotpotqa": 2}; a source that is not named is not drawn; empty: every '
-        "question equally often",
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    source: DataSource = DataSource.HUB
+    """Where the raw questions come from: hub, modelscope, files or world."""
+    data_dir: Path = Field(default_factory=_default_data_dir)
+    """Folder of the prepared questions; unset = data/ and the name of the source."""
+    source_files: tuple[Path, ...] = ()
+    """For source files: Parquet or JSONL files, or folders of them, whose names hold train, test
+    or dev."""
+    revision: str | None = None
+    """For sources hub and modelscope: branch, tag or commit to fetch; unset = the hub's main
+    branch, and the mirror's commit that this program was written for."""
+    drop_overlap: bool = False
+    """Remove from the training questions those that are evaluation questions too."""
+    max_rejected_share: Annotated[float, Field(ge=0, le=1)] = 0.005
+    """Stop when a larger share of the raw rows has to be rejected."""
+    jsonl: bool = False
+    """Also write every question set as JSONL with id, question, answers and data_source."""
+    world_seed: Annotated[int, Field(ge=0, lt=FIRST_PRACTICE_SEED)] = DEMO_SEED
+    """For source world: which invented world to build."""
+    source_weights: dict[str, PositiveFloat] = {}
+    """Share of each source in the training batches, for example {"nq": 1, "hotpotqa": 2}; a
+    source that is not named is not drawn. Empty = every question equally often."""
 
 
 _PREPARED = ("source", "source_files", "revision", "drop_overlap", "jsonl", "world_seed")

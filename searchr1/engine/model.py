@@ -74,19 +74,20 @@ class ServedModel:
         self.full_attention_only = set(types) <= {"full_attention"} and not windowed
         """Whether the configuration shows nothing but plain attention."""
         self.plain_attention: bool | None = None
-        """The same, tried out; None before the first use (see `slots.make_decoder`)."""
+        """The same, tried out; None before the first use (see `decoder.make_decoder`)."""
         self._merge_bytes = config.merge_bytes
         self._base: nn.Module | None = None
 
     @property
     def base(self) -> nn.Module:
         """The base model itself; loaded on first use. Nobody may change it."""
-        if self._base is None:
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                self.model_id, dtype=self.dtype, local_files_only=True
-            )
-            self._base = model.to(self.device).eval().requires_grad_(False)
-        return self._base
+        if self._base is not None:
+            return self._base
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            self.model_id, dtype=self.dtype, local_files_only=True
+        )
+        self._base = base = model.to(self.device).eval().requires_grad_(False)
+        return base
 
     def copy(self) -> nn.Module:
         """A module tree of its own that shares every tensor with the base."""
@@ -118,7 +119,7 @@ class ServedModel:
         merge = self.dtype == torch.float32 and size <= self._merge_bytes
         if merge:
             for name in targets:
-                module = tree.get_submodule(name)
+                module: Any = tree.get_submodule(name)
                 module.weight = nn.Parameter(module.weight.detach().clone(), requires_grad=False)
         model: Any = _with_lora(tree, settings, targets)
         load_lora(model, weights)
@@ -139,36 +140,27 @@ def lora_targets(model: nn.Module, settings: LoraSettings) -> list[str]:
     Raises EngineError (`validation_failed`) when nothing is to be trained.
     """
     head = model.get_output_embeddings()  # pyright: ignore
-    layers = {
-        name: name.lower().split(".")[:-1]
+    layers = [
+        name
         for name, module in model.named_modules()
         if isinstance(module, (nn.Linear, Conv1D)) and module is not head
-    }
-    wanted = (
-        (("attn", "attention"), settings.train_attn),
-        (
-            ("mlp", "feed_forward"),
-            settings.train_mlp,
-        ),
-    )
-    known = [
-        name
-        for name, path in layers.items()
-        if any(word in part for part in path for words, _ in wanted for word in words)
     ]
-    chosen = [
-        name
-        for name, path in layers.items()
-        if any(word in part for part in path for words, on in wanted if on for word in words)
-    ]
-    if not known and (settings.train_attn or settings.train_mlp):
-        chosen = list(layers)
+    attention = [name for name in layers if _below(name, "attn", "attention")]
+    mlp = [name for name in layers if _below(name, "mlp", "feed_forward")]
+    chosen = (attention if settings.train_attn else []) + (mlp if settings.train_mlp else [])
+    if not attention and not mlp and (settings.train_attn or settings.train_mlp):
+        chosen = layers
     if settings.train_unembed:
-        chosen += [name for name, module in model.named_modules() if module is head]
+        chosen = chosen + [name for name, module in model.named_modules() if module is head]
     if not chosen:
-        message = "Nothing to train: all of train_attn, train_mlp and train_unembed are off."
+        message = "Nothing to train: this model has no layer of the chosen kinds."
         raise EngineError(Code.VALIDATION_FAILED, message)
     return chosen
+
+
+def _below(name: str, *words: str) -> bool:
+    """Whether a parent in a dotted module name has one of the words in it."""
+    return any(word in part for part in name.lower().split(".")[:-1] for word in words)
 
 
 def lora_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -119,10 +119,11 @@ def verdict(comparison: Comparison) -> str:
     if not comparison.questions:
         return "No question has a valid answer on both sides, so nothing can be compared."
     value, low, high = (100 * bound for bound in comparison.em)
+    equals = "" if comparison.p_value < 0.001 else "= "
     numbers = (
         f"{value:+.1f} points (95% interval {low:+.1f} to {high:+.1f}; "
         f"{len(comparison.gained)} questions gained, {len(comparison.lost)} lost of "
-        f"{comparison.questions}; exact McNemar p {'' if comparison.p_value < 0.001 else '= '}{format_p(comparison.p_value)})"
+        f"{comparison.questions}; exact McNemar p {equals}{format_p(comparison.p_value)})"
     )
     if comparison.p_value < 0.05 and (low > 0 or high < 0):
         direction = "higher" if value > 0 else "lower"

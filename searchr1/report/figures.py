@@ -4,6 +4,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib import patheffects as path_effects
@@ -26,7 +27,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
     "#7a7f87",
 )
 PALETTE = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.titlesize": 11,
@@ -240,6 +241,6 @@ def trajectory(axes: Axes, example: Example) -> None:
     title.set_parse_math(False)
 
 
-def _text(axes: Axes, x: float, y: float, text: str, colour: str, **options: str) -> None:
+def _text(axes: Axes, x: float, y: float, text: str, colour: str, **options: Any) -> None:
     drawn = axes.text(x, y, text, color=colour, fontsize=8.5, va="center", **options)
     drawn.set_parse_math(False)  # a dollar sign in a question is a dollar sign

@@ -32,7 +32,7 @@ from searchr1.report.viewer import DETAIL_CHARACTERS, read_viewer
 from searchr1.report.words import number, percent, points_interval
 from searchr1.warehouse import load, open_warehouse
 
-_SCRIPTS = ("base.js", "charts.js", "viewer.js")
+_SCRIPTS = ("base.js", "charts.js", "tokens.js", "detail.js", "changes.js", "viewer.js")
 
 
 def build_report(

@@ -6,7 +6,7 @@ wherever they are shown.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 
@@ -125,17 +125,18 @@ def _series_of(group: list[Scored]) -> list[Series]:
 
 
 def _against(base: Scored, one: Scored, *, mixed: bool = False) -> Scored:
-    return _replace(one, comparison=compare(base.items, one.items), mixed=mixed)
+    return replace(one, comparison=compare(base.items, one.items), mixed=mixed)
 
 
-def _replace(one: Scored, **changes: object) -> Scored:
-    values = {name: getattr(one, name) for name in Scored.__slots__}
-    return Scored(**(values | changes))
+_ITEM_COLUMNS = (
+    *("question_id", "source", "sample", "em", "em_squad", "f1", "cover_em", "valid_format"),
+    *("reward", "searches", "turns", "tokens"),
+)
 
 
 def _read_scored(connection: duckdb.DuckDBPyConnection, run: str) -> list[Scored]:
     items: dict[str, list[Item]] = defaultdict(list)
-    for row in connection.execute(
+    for evaluation, *values, stop_reason, ok, failed in connection.execute(
         """
         SELECT evaluation, question_id, source, sample, em, em_squad, f1, cover_em, valid_format,
             reward, searches, turns, tokens, stop_reason, searches - searches_failed,
@@ -144,8 +145,10 @@ def _read_scored(connection: duckdb.DuckDBPyConnection, run: str) -> list[Scored
         """,
         {"run": run},
     ).fetchall():
-        evaluation, *values, stop_reason, ok, failed = row
-        items[evaluation].append(Item(*values, StopReason(stop_reason), ok, failed))
+        named = dict(zip(_ITEM_COLUMNS, values, strict=True))
+        items[evaluation].append(
+            Item(**named, stop_reason=StopReason(stop_reason), search_ok=ok, search_failed=failed)
+        )
     described = connection.execute(
         """
         SELECT evaluation, checkpoint, step, question_set, samples, temperature,

@@ -79,13 +79,20 @@ CHARTS = (
         "per token",
         (
             ("mean |change of logprob|", "train/logprob_drift"),
+            ("mean |change of logprob|, service", "trainer/logprob_drift"),
             ("KL", "trainer/kl"),
             ("KL (k1)", "trainer/kl_sample_train_v1"),
             ("KL (k2)", "trainer/kl_sample_train_v2"),
-            ("mean logprob of drawn tokens", "rollout/mean_logprob"),
         ),
-        "Should stay small and flat. A steady climb, or logprobs that run towards 0, come before a "
-        "collapse.",
+        "Should stay small and flat; a steady climb comes before a collapse.",
+    ),
+    Chart(
+        "training_logprob",
+        "Logprob of drawn tokens",
+        "mean per token",
+        (("all", "rollout/mean_logprob"), ("right answers", "rollout/mean_logprob_right")),
+        "Minus this is an estimate of the entropy. Right answers that become less likely come "
+        "before a collapse; a value that runs to 0 has little left to explore.",
     ),
     Chart(
         "training_gradient",

@@ -5,6 +5,7 @@ Values are checked here, before any request, and an error names the variable, ne
 
 import os
 import re
+from urllib.parse import urlsplit
 
 from searchr1.errors import SettingsError
 
@@ -58,13 +59,24 @@ def wikipedia_contact() -> str:
     return contact
 
 
-def address(name: str, default: str) -> str:
-    """The web address in a variable, without a slash at its end, else `default`.
+def address(name: str, value: str) -> str:
+    """A web address without a slash at its end.
+
+    Args:
+        name: of the variable or setting that it comes from.
 
     Raises:
-        SettingsError: it is no http or https address.
+        SettingsError: it is no http or https address, or holds a user name or password: those
+            would show up in logs.
     """
-    value = os.environ.get(name, "").strip() or default
+    value = value.strip().rstrip("/")
     if not re.match(r"https?://[^\s/]+", value):
         raise SettingsError(f"{name} must be an address that begins with http:// or https://.")
-    return value.rstrip("/")
+    if urlsplit(value).username is not None:
+        raise SettingsError(f"{name} must not hold a user name or password.")
+    return value
+
+
+def address_in(variable: str, default: str) -> str:
+    """The address in an environment variable, else `default`; see `address`."""
+    return address(variable, os.environ.get(variable, "").strip() or default)

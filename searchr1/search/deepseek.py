@@ -7,7 +7,7 @@ results costs USD 0.75 a thousand; empty answers and errors are free.
 from typing import Any
 
 from searchr1.search.base import SearchErrorKind
-from searchr1.search.credentials import address, secrets
+from searchr1.search.credentials import address_in, secrets
 from searchr1.search.http import HttpService, Reply
 from searchr1.search.provider import Answer, Effort, collect, string
 from searchr1.search.settings import CacheMode, SearchBackendName, SearchSettings
@@ -32,7 +32,7 @@ class DeepSeekProvider:
     max_query: int | None = 128
 
     def __init__(self, settings: SearchSettings) -> None:
-        base = address("DEEPSEEK_BASE_URL", "https://api.deepseek.com")
+        base = address_in("DEEPSEEK_BASE_URL", "https://api.deepseek.com")
         self._url = base.removesuffix("/v1").removesuffix("/beta") + "/v1/tools/search"
         self._fields = settings.deepseek_evidence
         self._top_k = settings.search_top_k

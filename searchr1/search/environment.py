@@ -151,7 +151,13 @@ class SearchEnvironment:
             result = SearchResult(True, answer.items, cost=cost, dropped=answer.dropped)
         except AttemptFailed as failed:
             result = _failure(failed.kind, failed.message)
-        return dataclasses.replace(result, **dataclasses.asdict(effort))
+        return dataclasses.replace(
+            result,
+            requests=effort.requests,
+            rate_limited=effort.rate_limited,
+            timeouts=effort.timeouts,
+            waited=effort.waited,
+        )
 
     async def _answer(self, query: str, effort: Effort) -> Answer:
         """Queue for a slot, then ask as the circuit allows."""

@@ -7,9 +7,11 @@ included, first takes its share of the rate that all processes keep together.
 
 import asyncio
 import json
+import ssl
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 import httpx
@@ -56,6 +58,12 @@ _MESSAGES = {
 }
 
 
+@cache
+def _tls() -> ssl.SSLContext:
+    """One for all back ends of the process: reading the certificates takes its time."""
+    return httpx.create_ssl_context()
+
+
 class Reply(NamedTuple):
     """A JSON answer with HTTP 200."""
 
@@ -95,7 +103,7 @@ class HttpService:
             max_connections=limits.concurrency, max_keepalive_connections=limits.concurrency
         )
         self._client = httpx.AsyncClient(
-            headers=headers, timeout=limits.timeout, limits=connections
+            headers=headers, timeout=limits.timeout, limits=connections, verify=_tls()
         )
 
     async def answer(

@@ -58,6 +58,8 @@ class CorpusIndex:
 
     def __init__(self, folder: Path) -> None:
         self._bm25 = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+        for name in ("data", "indices", "indptr"):  # as plain arrays the maps are quicker to slice
+            self._bm25.scores[name] = self._bm25.scores[name].view(np.ndarray)
         self._vocabulary: dict[str, int] = self._bm25.vocab_dict
         with pa.memory_map(str(folder / _DOCUMENTS)) as source:
             self._documents = pa.ipc.open_file(source).read_all()

@@ -7,11 +7,11 @@ true: the reference server breaks without it. Documents come wrapped with a scor
 from typing import Any
 from urllib.parse import urlsplit
 
-from searchr1.errors import SettingsError
 from searchr1.search.base import SearchErrorKind
 from searchr1.search.corpus import split_contents
+from searchr1.search.credentials import address
 from searchr1.search.http import HttpService, Reply
-from searchr1.search.provider import Answer, Effort, collect, string
+from searchr1.search.provider import Answer, AttemptFailed, Effort, collect, string
 from searchr1.search.settings import SearchBackendName, SearchSettings
 from searchr1.trajectory import SearchItem
 
@@ -33,26 +33,23 @@ class RetrieverProvider:
     max_query: int | None = None
 
     def __init__(self, settings: SearchSettings) -> None:
-        url = urlsplit(settings.retriever_url.strip())
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise SettingsError(
-                "retriever_url must be the address of a retrieval server, for example "
-                "http://127.0.0.1:8000/retrieve."
-            )
-        path = url.path if url.path.strip("/") else "/retrieve"
-        self._url = url._replace(path=path).geturl()
+        url = urlsplit(address("retriever_url", settings.retriever_url))
+        self._url = url._replace(path=url.path or "/retrieve").geturl()
         self._top_k = settings.search_top_k
         self.price = settings.search_cost or 0.0
-        self.fingerprint: dict[str, Any] = {
-            "url": url._replace(netloc=url.netloc.rpartition("@")[2], path=path).geturl(),
-            "top_k": self._top_k,
-        }
+        self.fingerprint: dict[str, Any] = {"url": self._url, "top_k": self._top_k}
         self.service = HttpService("The retrieval server", settings, {}, _HINTS)
 
     async def ask(self, query: str, effort: Effort) -> Answer:
         """See `SearchProvider.ask`."""
         body = {"queries": [query], "topk": self._top_k, "return_scores": True}
-        return await self.service.answer("POST", self._url, effort, self._parse, json=body)
+        try:
+            return await self.service.answer("POST", self._url, effort, self._parse, json=body)
+        except AttemptFailed as failed:
+            if failed.kind is SearchErrorKind.QUERY_REJECTED:
+                # Any text is a query to it: a refusal speaks of the server, not of the policy.
+                raise self.service.failure(SearchErrorKind.PROTOCOL) from None
+            raise
 
     async def aclose(self) -> None:
         """See `SearchProvider.aclose`."""

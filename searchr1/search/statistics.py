@@ -102,6 +102,9 @@ class SearchMeter:
     """Collects results; `take` gives the statistics since the last `take`."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._totals: defaultdict[str, float] = defaultdict(int)
         self._errors: Counter[SearchErrorKind] = Counter()
         self._latencies: list[float] = []
@@ -142,7 +145,7 @@ class SearchMeter:
             latency_p95=_quantile(latencies, 0.95),
             latency_max=latencies[-1] if latencies else 0.0,
         )
-        self.__init__()
+        self._begin()
         return statistics
 
 

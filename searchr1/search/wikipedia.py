@@ -9,7 +9,7 @@ from typing import Any
 
 from searchr1 import __version__
 from searchr1.search.base import SearchErrorKind
-from searchr1.search.credentials import address, wikipedia_contact
+from searchr1.search.credentials import address_in, wikipedia_contact
 from searchr1.search.http import HttpService, Reply
 from searchr1.search.provider import Answer, Effort, collect, string
 from searchr1.search.settings import CacheMode, SearchBackendName, SearchSettings
@@ -61,7 +61,7 @@ class WikipediaProvider:
     max_query: int | None = 300
 
     def __init__(self, settings: SearchSettings) -> None:
-        self._url = address("WIKIPEDIA_API_URL", _API)
+        self._url = address_in("WIKIPEDIA_API_URL", _API)
         self._top_k = settings.search_top_k
         self.price = settings.search_cost or 0.0
         self.fingerprint: dict[str, Any] = {

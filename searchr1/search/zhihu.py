@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from searchr1.search.base import Fault, SearchErrorKind
-from searchr1.search.credentials import address, secrets
+from searchr1.search.credentials import address_in, secrets
 from searchr1.search.http import HttpService, Reply
 from searchr1.search.provider import Answer, AttemptFailed, Effort, collect, string
 from searchr1.search.settings import CacheMode, SearchBackendName, SearchSettings
@@ -45,7 +45,7 @@ class ZhihuProvider:
     max_query: int | None = None
 
     def __init__(self, settings: SearchSettings) -> None:
-        base = address("ZHIHU_BASE_URL", "https://developer.zhihu.com")
+        base = address_in("ZHIHU_BASE_URL", "https://developer.zhihu.com")
         self._url = base + "/api/v1/content/global_search"
         self._top_k = settings.search_top_k
         self.price = settings.search_cost or 0.0

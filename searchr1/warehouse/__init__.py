@@ -6,7 +6,7 @@ copy that replaces the file in one rename, so a reader never waits, never sees h
 never blocks a training (DuckDB itself allows one writer and no reader beside it). A reader that
 has the file open keeps what it saw. Loads from several processes take turns.
 
-Columns are documented in the file: `select * from duckdb_columns()` or `describe`, see `comment`.
+Columns are documented in the file itself: the view `documentation` lists what each one means.
 """
 
 from searchr1.warehouse.loader import WAREHOUSE, load, rebuild

@@ -1,6 +1,7 @@
 """`python -m searchr1.warehouse "select …"`: bring the warehouse up to date, ask, print a table."""
 
 import argparse
+import csv
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ examples:
   python -m searchr1.warehouse                        what there is to ask
   python -m searchr1.warehouse "from comparison"      base and checkpoints
   python -m searchr1.warehouse "select * from gained_lost where change = 'lost'"
-  python -m searchr1.warehouse "describe trajectories"
+  python -m searchr1.warehouse "from documentation where \"table\" = 'searches'"
 """
 
 
@@ -50,16 +51,16 @@ def main(arguments: list[str] | None = None) -> int:
             _print_contents(connection, console)
             return 0
         try:
-            relation = connection.sql(options.query)
+            cursor = connection.execute(options.query)
         except duckdb.Error as error:
             print(f"{error}\nTables and views: {', '.join(_names(connection))}", file=sys.stderr)
             return 1
-        if relation is None:  # a statement without rows
-            return 0
         if options.csv:
-            relation.write_csv("/dev/stdout", header=True)
+            writer = csv.writer(sys.stdout)
+            writer.writerow(_columns(cursor))
+            writer.writerows(cursor.fetchall())
         else:
-            _print_relation(relation, console, options.rows)
+            _print_rows(cursor, console, options.rows)
     return 0
 
 
@@ -78,14 +79,22 @@ def _print_contents(connection: duckdb.DuckDBPyConnection, console: Console) -> 
     views = set(view_names())
     for name in _names(connection):
         kind = "view" if name in views else "table"
-        rows = "" if kind == "view" else f"{connection.table(name).shape[0]:,}"
+        rows = "" if kind == "view" else f"{_count(connection, name):,}"
         table.add_row(name, kind, rows, comments.get(name) or "")
     console.print(table)
 
 
-def _print_relation(relation: duckdb.DuckDBPyRelation, console: Console, most: int) -> None:
-    rows = relation.fetchmany(most + 1) if most else relation.fetchall()
-    table = Table(*relation.columns, box=None, pad_edge=False)
+def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    return connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+
+
+def _columns(cursor: duckdb.DuckDBPyConnection) -> list[str]:
+    return [column[0] for column in cursor.description or ()]
+
+
+def _print_rows(cursor: duckdb.DuckDBPyConnection, console: Console, most: int) -> None:
+    rows = cursor.fetchmany(most + 1) if most else cursor.fetchall()
+    table = Table(*_columns(cursor), box=None, pad_edge=False)
     for row in rows[:most] if most else rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     console.print(table)

@@ -177,10 +177,11 @@ def _damaged(source: Source) -> bool:
     """Whether the file itself is at fault, rather than this program or the disk."""
     if source.path.suffix == ".parquet":
         try:
-            duckdb.sql(
-                "SELECT max(hash(COLUMNS(*))) FROM read_parquet($file)",
-                params={"file": str(source.path)},
-            ).fetchall()
+            with duckdb.connect() as connection:
+                connection.execute(
+                    "SELECT max(hash(COLUMNS(*))) FROM read_parquet($file)",
+                    {"file": str(source.path)},
+                )
         except duckdb.Error:
             return True
         return False

@@ -42,6 +42,7 @@ CREATE TABLE steps (
     time TIMESTAMP,
     policy_ref VARCHAR,
     state VARCHAR,
+    saved BOOLEAN,
     state_size BIGINT,
     sampler_weights VARCHAR,
     checkpoint VARCHAR,
@@ -58,6 +59,7 @@ COMMENT ON COLUMN steps.step IS 'Number of the step.';
 COMMENT ON COLUMN steps.time IS 'When it was finished, UTC.';
 COMMENT ON COLUMN steps.policy_ref IS 'State that the step sampled from.';
 COMMENT ON COLUMN steps.state IS 'State after the step, with the optimiser.';
+COMMENT ON COLUMN steps.saved IS 'Whether the state itself is saved; if not, it is an older one with updates to apply again.';
 COMMENT ON COLUMN steps.state_size IS 'Bytes of the state.';
 COMMENT ON COLUMN steps.sampler_weights IS 'Weights for sampling, on checkpoints.';
 COMMENT ON COLUMN steps.checkpoint IS 'Name as a checkpoint, NULL if it is none.';

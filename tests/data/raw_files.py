@@ -30,8 +30,6 @@ def evaluation_rows(each: int = 12) -> list[dict]:
     return [found for source in BENCHMARKS for found in rows(each, source, "test")]
 
 
-
-
 def write_jsonl(path: Path, values: Sequence[dict]) -> Path:
     """One JSON object a line."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -71,8 +71,10 @@ def test_numbers_written_in_a_list_are_read_with_their_sign() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, math.nan, math.inf, np.nan, True, "", "  \n", [], [None, ""], {}, {"style": "rule"}]
-    + [object(), np.array([]), "[]", "[None]", {"target": None}],
+    [
+        *(None, math.nan, math.inf, np.nan, True, "", "  \n", "[]", "[None]"),
+        *([], [None, ""], {}, {"style": "rule"}, {"target": None}, np.array([]), object()),
+    ],
 )
 def test_missing_values_are_no_answers(value: object) -> None:
     assert clean_answers(value) == []

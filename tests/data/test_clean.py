@@ -134,8 +134,8 @@ def test_shuffled_rows_give_the_same_questions(tmp_path: Path) -> None:
 
 
 def test_parquet_and_jsonl_of_the_same_rows_give_the_same(tmp_path: Path) -> None:
-    values = rows(20) + [row(30, golden_answers=["['x', 'y']", ""])]
+    values = [*rows(20), row(30, golden_answers=["['x', 'y']", ""])]
     jsonl = clean([RawFile(write_jsonl(tmp_path / "a.jsonl", values), "train", "x")])
     parquet = clean([RawFile(write_parquet(tmp_path / "a.parquet", values), "train", "x")])
     assert jsonl.questions == parquet.questions
-    assert jsonl.questions["answers"].to_pylist()[-1:] != [["['x', 'y']"]]
+    assert ["x", "y"] in jsonl.questions["answers"].to_pylist()

@@ -55,6 +55,8 @@ def prepare(tmp_path: Path, url: str, source: str, **settings: object) -> dict:
         "MODELSCOPE_ENDPOINT": url,
         "MODELSCOPE_CACHE": str(tmp_path / "modelscope"),
         "MODELSCOPE_HOME": str(tmp_path / "modelscope-home"),
+        "MODELSCOPE_DOWNLOAD_MAX_RETRIES": "1",
+        "MODELSCOPE_API_MAX_RETRIES": "0",
         "no_proxy": "127.0.0.1",
     }
     given = {"source": source, "data_dir": str(tmp_path / "data"), **settings}
@@ -105,8 +107,9 @@ def test_a_broken_download_leaves_nothing_and_is_taken_up_again(
     assert {record.bytes for record in manifest.raw_files.values()} == {
         len(content) for content in server.files.values()
     }
-    again = [wanted for _, wanted, _ in server.downloads if wanted]
-    assert again and again[0].startswith("bytes=2000-")
+    assert len(server.downloads) == 3
+    if source == "modelscope":  # the hub's library keeps pieces of 10 MB, this file is smaller
+        assert server.downloads[1][1] == "bytes=2000-"
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -115,6 +118,15 @@ def test_a_service_that_cannot_be_reached_is_an_error_to_retry(tmp_path: Path, s
     assert found["class"] == "retryable"
     assert "cannot be reached" in found["error"]
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_service_in_trouble_is_an_error_to_retry(
+    tmp_path: Path, server: HubServer, source: str
+) -> None:
+    server.status = 503
+    found = prepare(tmp_path, server.url, source)
+    assert found["class"] == "retryable"
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -29,7 +29,18 @@ def jsonl_answers(path: Path, values: list) -> list:
 
 
 TEXTS = st.text() | st.sampled_from(
-    ["['a', 'b']", '["a"]', "[]", "[x", "{'target': ['a']}", " a\u00a0b ", "a", "\u2003", "\x1c", ""]
+    [
+        "['a', 'b']",
+        '["a"]',
+        "[]",
+        "[x",
+        "{'target': ['a']}",
+        " a\u00a0b ",
+        "a",
+        "\u2003",
+        "\x1c",
+        "",
+    ]
 )
 ODD = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | TEXTS
 COLUMNS = {
@@ -90,20 +101,32 @@ def test_answers_are_taken_from_the_reward_model_where_the_golden_ones_are_missi
         row(3, reward_model=None, golden_answers=[]),
     ]
     expected = [["answer 0"], ["from target"], ["from target"], None]
-    for path in (write_parquet(tmp_path / "a.parquet", values), write_jsonl(tmp_path / "a.jsonl", values)):
+    for path in (
+        write_parquet(tmp_path / "a.parquet", values),
+        write_jsonl(tmp_path / "a.jsonl", values),
+    ):
         assert read_raw(path)["answers"].to_pylist() == expected
 
 
 def test_a_ground_truth_without_target_is_read(tmp_path: Path) -> None:
     values = [{"question": "q", "reward_model": {"ground_truth": ["Oslo"], "style": "rule"}}]
-    assert read_raw(write_parquet(tmp_path / "a.parquet", values))["answers"].to_pylist() == [["Oslo"]]
+    assert read_raw(write_parquet(tmp_path / "a.parquet", values))["answers"].to_pylist() == [
+        ["Oslo"]
+    ]
     assert read_raw(write_jsonl(tmp_path / "a.jsonl", values))["answers"].to_pylist() == [["Oslo"]]
 
 
 def test_the_seeds_own_jsonl_is_read(tmp_path: Path) -> None:
     line = {"id": "7", "question": "Who?", "answers": ["Ada"], "data_source": "nq"}
     assert read_raw(write_jsonl(tmp_path / "a.jsonl", [line])).to_pylist() == [
-        {"row": 0, "readable": True, "id": "7", "question": "Who?", "source": "nq", "answers": ["Ada"]}
+        {
+            "row": 0,
+            "readable": True,
+            "id": "7",
+            "question": "Who?",
+            "source": "nq",
+            "answers": ["Ada"],
+        }
     ]
 
 

@@ -118,7 +118,7 @@ class Session:
 def test_any_answer_ends_in_a_result_or_a_typed_error(backend, make):
     session = Session(backend, make)
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(replies(backend))
     @example(Reply(b'{"results": [{"title": "\\ud800", "snippet": "\\ud83d x"}]}'))
     @example(Reply(b'{"results": ' + b"9" * 5000 + b"}"))

@@ -5,7 +5,7 @@ import pytest
 from searchr1.errors import SettingsError
 from searchr1.search import SearchErrorKind, create_backend
 from tests.search.answers import answer_with
-from tests.search.loopback import Loopback, ok
+from tests.search.loopback import Loopback, Reply, ok
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/retrieve"])
@@ -50,12 +50,14 @@ async def test_not_exactly_one_list_for_the_one_query_is_a_protocol_error(result
         assert (await backend.search("q")).error is SearchErrorKind.PROTOCOL
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/y"])
-def test_a_url_that_is_none_is_a_settings_error(url, make):
-    with pytest.raises(SettingsError, match="retriever_url"):
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/y", "http://me:secret@127.0.0.1:9"])
+def test_a_url_that_is_none_or_holds_a_password_is_a_settings_error(url, make):
+    with pytest.raises(SettingsError, match="retriever_url") as caught:
         create_backend(make("retriever", url))
+    assert "secret" not in str(caught.value)
 
 
-def test_a_password_in_the_url_is_not_part_of_the_fingerprint(make):
-    backend = create_backend(make("retriever", "http://me:secret@127.0.0.1:9/retrieve"))
-    assert backend.fingerprint["url"] == "http://127.0.0.1:9/retrieve"
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_refusal_is_the_servers_fault_since_any_text_is_a_query(status, serving):
+    async with serving("retriever", Reply(b"{}", status)) as (_, backend):
+        assert (await backend.search("q")).error is SearchErrorKind.PROTOCOL

@@ -7,6 +7,7 @@ The library reads the hub's address from HF_ENDPOINT when it is imported.
 """
 
 from pathlib import Path
+from typing import cast
 
 from searchr1.data.clean import RawFile
 from searchr1.data.sources import Progress, RawData, SourceUnavailable, no_such_data
@@ -22,9 +23,10 @@ def from_hub(revision: str | None, progress: Progress) -> RawData:
     DataError when there is no such data set or revision.
     """
     import datasets  # here, because importing it takes seconds and other sources do without
-    import httpx
     from huggingface_hub import HfApi, errors
 
+    # Base of all errors of the HTTP library that this version of huggingface_hub goes with.
+    http_error = cast(type[Exception], errors.HfHubHTTPError.__bases__[0])
     progress(f"fetching {DATASET} from the Hugging Face hub")
     try:
         commit = HfApi().dataset_info(DATASET, revision=revision, timeout=60).sha or ""
@@ -37,7 +39,7 @@ def from_hub(revision: str | None, progress: Progress) -> RawData:
         paths = datasets.DownloadManager().download([url for _, url in wanted])
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise no_such_data(_SERVICE, DATASET, revision or "main") from None
-    except (httpx.HTTPError, ConnectionError, TimeoutError, FileNotFoundError) as error:
+    except (http_error, ConnectionError, TimeoutError, FileNotFoundError) as error:
         # FileNotFoundError: the library's word for a file that it could not get hold of
         raise SourceUnavailable(_SERVICE, error) from None
     files = tuple(

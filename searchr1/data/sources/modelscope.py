@@ -1,7 +1,7 @@
 """The mirror of the published set on ModelScope, at a pinned revision.
 
-`modelscope` downloads the two files into its own cache, with resume and progress. The service's
-address is read from MODELSCOPE_ENDPOINT.
+`modelscope_hub` downloads the two files into its own cache, with resume and progress. The
+service's address is read from MODELSCOPE_ENDPOINT.
 """
 
 from pathlib import Path
@@ -20,18 +20,20 @@ def from_modelscope(revision: str | None, progress: Progress) -> RawData:
     Raises SourceUnavailable for network faults and DataError when there is no such revision.
     """
     import requests
-    from modelscope.hub.file_download import dataset_file_download
-    from modelscope_hub.errors import HubError
+    from modelscope_hub import HubApi, errors
 
     revision = revision or REVISION
     files = []
     for split in ("train", "test"):
-        progress(f"fetching {split}.parquet of {DATASET} from ModelScope")
+        name = f"{split}.parquet"
+        progress(f"fetching {name} of {DATASET} from ModelScope")
         try:
-            path = dataset_file_download(DATASET, f"{split}.parquet", revision=revision)
-        except requests.HTTPError:  # its word for: not there, or not for us
+            path = HubApi().download_file(
+                DATASET, repo_type="dataset", file_path=name, revision=revision
+            )
+        except (errors.NotExistError, errors.AuthenticationError, errors.PermissionDeniedError):
             raise no_such_data(_SERVICE, DATASET, revision) from None
-        except (HubError, requests.RequestException, ConnectionError, TimeoutError) as error:
+        except (errors.HubError, requests.RequestException, ConnectionError) as error:
             raise SourceUnavailable(_SERVICE, error) from None
         files.append(RawFile(Path(path), split, DATASET.split("/")[1]))
     return RawData(DATASET, revision, tuple(files))

@@ -15,6 +15,7 @@ SELECT
     (line ->> '$.time')::TIMESTAMP,
     line ->> '$.policy_ref',
     line ->> '$.state',
+    (line ->> '$.saved')::BOOLEAN,
     (line ->> '$.state_size')::BIGINT,
     line ->> '$.sampler_weights',
     CASE WHEN line ->> '$.sampler_weights' IS NOT NULL THEN 'step_' || (line ->> '$.step') END,
