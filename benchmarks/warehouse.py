@@ -77,7 +77,7 @@ SELECT
         'observation': '[1] Page of ' || question || chr(10)
             || CASE WHEN hash(h, k + 1) % 3 = 0 THEN 'The writer was born in Town ' || question
                ELSE 'It is a book about ' || hash(h, k) END
-            || repeat(' It was printed in ' || hash(h, k) % 500 || ' copies, and read by many.', 12),
+            || repeat(' It was printed in ' || hash(h, k) % 500 || ' copies, read by many.', 12),
         'seconds': (hash(h, k) % 2000) / 1000.0,
         'cached': hash(h, k) % 3 = 0,
         'cost': 0.001

@@ -24,7 +24,10 @@ CLIENTS = ("PrefectClient", "SyncPrefectClient")
 @register_hook
 def setup_environment(*, ctx: HookContext) -> None:
     """Prefect's hook: teach both of its clients to read bare names."""
-    orchestration = import_module("prefect.client.orchestration")
+    try:
+        orchestration = import_module("prefect.client.orchestration")
+    except ImportError:
+        orchestration = None
     missed = [name for name in CLIENTS if not accept_bare_names(getattr(orchestration, name, None))]
     if missed:
         ctx.logger_factory("searchr1.bare_names").warning(

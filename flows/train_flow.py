@@ -12,11 +12,15 @@ from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
 from flows.settings_flow import main, settings_flow
-from searchr1.config import TrainSettings, digest, identity
+from searchr1.budget import check_max_cost, spent, why_stopped, would_pass
+from searchr1.config import OnCollapse, ServiceKind, TrainSettings, digest, identity
 from searchr1.data import BatchSchedule
+from searchr1.errors import FatalError
+from searchr1.estimate import Forecast, first_step_cost, text, training
 from searchr1.policy import LoraSettings
 from searchr1.runs import Run, StepRecord
 from searchr1.tracking import Tracker
+from searchr1.watchdog import collapse
 from searchr1.workbench import open_workbench, preflight
 from tasks.rollout import rollout
 from tasks.update import initial_state, update
@@ -29,6 +33,9 @@ async def train(settings: TrainSettings) -> str:
 
     Returns the name of the run.
     """
+    if settings.dry_run:
+        get_run_logger().info(dry_run(settings, []))
+        return ""
     name = settings.run_name or default_run_name(settings)
     run = Run.start(settings.runs_dir, name, settings.model_dump(mode="json"), identity(settings))
     get_run_logger().info(_plan(settings, run))
@@ -66,6 +73,8 @@ async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
     with tracker:
         record = await initial_state(run.name, state)
         for step in range(1, settings.max_steps + 1):
+            if step not in done:
+                await asyncio.to_thread(refuse_to_go_on, settings, run)
             rolled = await rollout(run.name, step, record.state)
             record = await update(run.name, step, record.state, rolled)
             if step not in done:
@@ -74,9 +83,42 @@ async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
 
 
 async def check(settings: TrainSettings) -> None:
-    """What can be found wrong before anything is started."""
+    """What can be found wrong before anything is started; with `dry_run` nothing is."""
     first_state(settings)
     await preflight(settings, "train")
+    if settings.policy_service is ServiceKind.PYTRIO:
+        check_max_cost(settings, settings.max_cost)
+    if settings.dry_run:
+        print(dry_run(settings, []))
+        raise SystemExit(0)
+
+
+class Stopped(FatalError):
+    """The run stops here, as its settings ask; it can be started again."""
+
+
+def refuse_to_go_on(settings: TrainSettings, run: Run) -> None:
+    """Raise Stopped before a step that would cost too much, or after a collapse."""
+    history = {r.step: r.metrics for r in run.ledger().values() if r.step}
+    so_far = spent(history[step] for step in sorted(history))
+    prior = first_step_cost(settings)
+    if settings.max_cost is not None and would_pass(so_far, settings.max_cost, prior):
+        raise Stopped(why_stopped(so_far, settings.max_cost, prior))
+    if settings.on_collapse is OnCollapse.STOP and (warning := collapse(history)):
+        raise Stopped(
+            f"{warning.message} The run stops after step {warning.step} (--on-collapse stop); "
+            "start it again with --on-collapse warn to go on all the same."
+        )
+
+
+def dry_run(settings: TrainSettings, evaluations: list[Forecast]) -> str:
+    """The resolved settings, and what the steps that are left will take."""
+    history = []
+    if settings.run_name and (settings.runs_dir / settings.run_name / "run.json").exists():
+        ledger = Run.open(settings.runs_dir, settings.run_name).ledger()
+        history = [ledger[step].metrics for step in sorted(ledger) if step]
+    forecast = text([training(settings, history), *evaluations], settings)
+    return f"{settings.model_dump_json(indent=2)}\n{forecast}\nNothing was started."
 
 
 def first_state(settings: TrainSettings) -> str | None:

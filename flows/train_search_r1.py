@@ -14,7 +14,7 @@ from flows.analyse_flow import analyse
 from flows.eval_flow import evaluate_checkpoints
 from flows.prepare_flow import prepare_data
 from flows.settings_flow import main, settings_flow
-from flows.train_flow import default_run_name, train
+from flows.train_flow import default_run_name, dry_run, first_state, train
 from searchr1.config import (
     AnalyseSettings,
     EvalSettings,
@@ -22,7 +22,11 @@ from searchr1.config import (
     PrepareSettings,
     TrainSettings,
 )
+from searchr1.estimate import evaluation, kept_checkpoints
 from searchr1.workbench import preflight
+
+QUESTIONS = {"dev70": 70, "dev500": 500, "full": 51_713}
+"""Sizes of the evaluation sets, for the estimate before the data is prepared."""
 
 
 @settings_flow(PipelineSettings, name="train-search-r1")
@@ -31,6 +35,9 @@ async def train_search_r1(settings: PipelineSettings) -> str:
 
     Returns the name of the run.
     """
+    if settings.dry_run:
+        get_run_logger().info(_dry_run(settings))
+        return ""
     run_name = settings.run_name or default_run_name(settings)
     given = settings.model_dump(exclude_unset=True) | {"run_name": run_name, "run": run_name}
     get_run_logger().info("prepare -> train -> evaluate -> analyse, run '%s'", run_name)
@@ -44,7 +51,17 @@ async def train_search_r1(settings: PipelineSettings) -> str:
 
 async def check(settings: PipelineSettings) -> None:
     """What can be found wrong before anything is started; the data is yet to be prepared."""
+    first_state(settings)
     await preflight(settings, None)
+    if settings.dry_run:
+        print(_dry_run(settings))
+        raise SystemExit(0)
+
+
+def _dry_run(settings: PipelineSettings) -> str:
+    questions = QUESTIONS.get(settings.question_set, 70)
+    policies = 1 + kept_checkpoints(settings)
+    return dry_run(settings, [evaluation(settings, questions, policies)])
 
 
 def _known(values: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource
 
+from searchr1.budget import Prices
 from searchr1.data.settings import DataSettings
 from searchr1.errors import SettingsError
 from searchr1.search.settings import SearchSettings
@@ -97,7 +98,16 @@ class WorkSettings(PolicySettings, RolloutSettings, SearchSettings, DataSettings
     """What training and evaluation have in common."""
 
 
-class TrainSettings(WorkSettings):
+class OnCollapse(StrEnum):
+    """What to do when training seems to collapse."""
+
+    WARN = "warn"
+    """Say so, mark the step, and go on."""
+    STOP = "stop"
+    """Stop before the next step; everything so far is kept."""
+
+
+class TrainSettings(WorkSettings, Prices):
     """Settings of train."""
 
     run_name: str | None = None
@@ -135,6 +145,14 @@ class TrainSettings(WorkSettings):
     """Clip the gradient to this norm; 0 = off."""
     seed: int = 42
     """Order of the questions, initial adapter, sampling where the service honours seeds."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """US dollars: stop before the step that would bring the run over it. Start again with more
+    to go on."""
+    on_collapse: OnCollapse = OnCollapse.WARN
+    """What to do when training seems to collapse: warn or stop."""
+    dry_run: bool = False
+    """Print the resolved settings and an estimate of tokens, searches, time and money; start
+    nothing."""
     swanlab_project: str = "search-r1"
     """SwanLab project."""
     swanlab_mode: SwanlabMode = SwanlabMode.ONLINE
@@ -194,6 +212,12 @@ OPERATIONAL = frozenset(
         "max_steps",
         "save_every",
         "resume_every",
+        "max_cost",
+        "on_collapse",
+        "dry_run",
+        "price_train_tokens",
+        "price_sample_tokens",
+        "price_prompt_tokens",
         "sample_timeout",
         "swanlab_project",
         "swanlab_mode",

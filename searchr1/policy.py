@@ -43,8 +43,8 @@ _FATAL = {
     "api_key_revoked": "the API key was revoked. Make a new one and set PYTRIO_API_KEY.",
     "api_key_disabled": "the API key is disabled. Ask the workspace's administrator.",
     "forbidden": "this key may not do that. Ask the workspace's administrator.",
-    "billing_insufficient_balance": "the balance is used up. Add credits, then start the run again; "
-    "it goes on where it stopped.",
+    "billing_insufficient_balance": "the balance is used up. Add credits, then start the run "
+    "again; it goes on where it stopped.",
     "model_not_found": "the service does not offer this model. Choose another with --base-model.",
     "checkpoint_not_found": "the saved weights are gone. Choose another checkpoint.",
     "checkpoint_invalid_type": "these weights cannot be used that way: training goes on from a "

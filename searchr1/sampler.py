@@ -40,13 +40,14 @@ class Sampler(Protocol):
 
 
 def check_samples(samples: Sequence[Sample], count: int) -> None:
-    """Raise SamplingError unless there are `count` samples, each with one finite logprob a token."""
+    """Raise SamplingError unless there are `count` samples with a finite logprob for each token."""
     if len(samples) != count:
         raise SamplingError(f"the sampler returned {len(samples)} sequences instead of {count}")
     for sample in samples:
         if len(sample.tokens) != len(sample.logprobs):
             raise SamplingError(
-                f"the sampler returned {len(sample.logprobs)} logprobs for {len(sample.tokens)} tokens"
+                f"the sampler returned {len(sample.logprobs)} logprobs for "
+                f"{len(sample.tokens)} tokens"
             )
         if not all(math.isfinite(value) for value in sample.logprobs):
             raise SamplingError("the sampler returned a logprob that is not finite")

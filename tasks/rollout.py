@@ -13,6 +13,7 @@ from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 from pydantic import BaseModel
 
+from searchr1.budget import usage
 from searchr1.metrics import rollout_metrics
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.trajectory import Group, Question
@@ -65,7 +66,7 @@ async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
             await _sample(training, step, missing, store)
             await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)
     groups = await asyncio.to_thread(store.finish, [q.question_id for q in questions])
-    metrics = rollout_metrics(groups)
+    metrics = rollout_metrics(groups) | usage(groups).metrics()
     metrics["time/rollout_seconds"] = time.monotonic() - started
     trajectories = sum(len(group.trajectories) for group in groups)
     return Rollout(

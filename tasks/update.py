@@ -13,10 +13,12 @@ from typing import Any
 from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 
+from searchr1.budget import Usage, price
 from searchr1.errors import SearchR1Error
 from searchr1.metrics import batch_metrics
 from searchr1.policy import SavedWeights
 from searchr1.runs import StepRecord, now
+from searchr1.watchdog import finite, warnings, watchdog_metrics
 from tasks.position import apply, last_saved, stand_at, unsaved_ref
 from tasks.retries import RETRIES
 from tasks.rollout import Rollout
@@ -104,6 +106,19 @@ async def _apply_and_save(
         state, size, training_run = unsaved_ref(before.state, step - before.step), 0, ""
         session.mark(state)
     finished = time.monotonic()
+    billed = Usage(
+        search_usd=rollout.metrics["cost/search_usd"],
+        prompt_tokens=int(rollout.metrics["cost/prompt_tokens"]),
+        sampled_tokens=int(rollout.metrics["cost/sampled_tokens"]),
+        train_tokens=batch.tokens,
+    )
+    metrics = rollout.metrics | batch_metrics(batch) | price(billed, settings).metrics()
+    metrics |= {f"trainer/{name}": float(value) for name, value in service_metrics.items()}
+    metrics |= {
+        "time/update_seconds": updated - started,
+        "time/save_seconds": finished - updated,
+        "time/step_seconds": rollout.metrics["time/rollout_seconds"] + finished - started,
+    }
     return StepRecord(
         step=step,
         policy_ref=rollout.policy_ref,
@@ -117,15 +132,19 @@ async def _apply_and_save(
         question_ids=tuple(rollout.question_ids),
         datums=len(batch.datums),
         updated=bool(batch.datums),
-        metrics=rollout.metrics
-        | batch_metrics(batch)
-        | {f"trainer/{name}": float(value) for name, value in service_metrics.items()}
-        | {
-            "time/update_seconds": updated - started,
-            "time/save_seconds": finished - updated,
-            "time/step_seconds": rollout.metrics["time/rollout_seconds"] + finished - started,
-        },
+        metrics=_watched(training, ledger, step, metrics),
     )
+
+
+def _watched(
+    training: Training, ledger: dict[int, StepRecord], step: int, metrics: dict[str, float]
+) -> dict[str, float]:
+    """The step's metrics as its record keeps them: with the watchdog's marks, and finite."""
+    history = {record.step: record.metrics for record in ledger.values() if record.step}
+    found = warnings({**history, step: metrics})
+    for warning in found:
+        get_run_logger().warning("step %d: %s", step, warning.message)
+    return finite(metrics) | watchdog_metrics(found)
 
 
 async def _forget_rolling(training: Training, ledger: dict[int, StepRecord], step: int) -> None:

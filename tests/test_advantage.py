@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchr1.advantage import GroupOutcome, group_advantages
@@ -54,6 +54,7 @@ def test_wrong_and_malformed_answers_differ_and_teach_the_form():
     assert group_advantages([0.0, -0.1]).outcome is GroupOutcome.MIXED
 
 
+@settings(deadline=None)
 @given(st.lists(REWARDS, max_size=16))
 def test_advantages_sum_to_zero_and_follow_the_rewards(rewards):
     advantages = group_advantages(rewards)
@@ -66,6 +67,7 @@ def test_advantages_sum_to_zero_and_follow_the_rewards(rewards):
     assert advantages.degenerate is all(value == 0.0 for value in advantages.values)
 
 
+@settings(deadline=None)
 @given(st.permutations([1.0, 1.0, 0.0, -0.1, None]))
 def test_the_order_within_a_group_does_not_matter(rewards):
     by_reward = dict(zip(rewards, group_advantages(rewards).values, strict=True))

@@ -1,7 +1,7 @@
 """The first prompt, and appending to it token by token."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -175,6 +175,7 @@ def test_web_text_cannot_become_a_special_or_added_token(tokenizer, chat, text):
     )
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([*qwen_chat.SPECIAL, *qwen_chat.ADDED, "<", "|", " ", "a", "\n"])).map(
         "".join

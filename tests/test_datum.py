@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchr1.advantage import GroupOutcome
@@ -85,6 +85,7 @@ def test_a_token_that_was_never_drawn_has_no_logprob_even_if_one_is_claimed():
     assert datum.logprobs.tolist() == [0.0, -9.0, -9.0, 0.0, 0.0, 0.0, -9.0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans(), st.floats(-9, -0.01)), max_size=30))
 def test_every_drawn_token_but_a_first_is_trained_with_its_own_logprob(positions):
     tokens, drawn, logprobs = zip(*positions, strict=True) if positions else ((), (), ())

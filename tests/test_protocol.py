@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchr1.protocol import SEARCH_TOOL, SYSTEM_PROMPT, Turn, TurnKind, parse_turn
@@ -224,15 +224,8 @@ PIECES = [
 TURNS = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=14).map("".join)
 
 
+@settings(deadline=None)
 @given(TURNS | st.text())
-@example("<tool_call>" + "[" * 100_000)
-@example("<tool_call>" + '{"a":' * 100_000)
-@example("<tool_call>{" + "9" * 10_000)
-@example('<tool_call>{"name": ' + "9" * 10_000 + "}</tool_call>")
-@example("<think>" * 20_000)
-@example("\n" * 200_000 + "x")
-@example("<parameter=query>" + "</parameter> " * 20_000)
-@example("<tool_call><function=search><parameter=query>" + "</parameter> " * 20_000)
 def test_nothing_in_model_text_raises_and_the_kinds_hold_what_they_promise(text):
     turn = parse_turn(text)
 
@@ -248,6 +241,26 @@ def test_nothing_in_model_text_raises_and_the_kinds_hold_what_they_promise(text)
         assert turn.answer.strip() and len(turn.answer.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>" + "[" * 100_000,
+        "<tool_call>" + '{"a":' * 100_000,
+        "<tool_call>{" + "9" * 10_000,
+        '<tool_call>{"name": ' + "9" * 10_000 + "}</tool_call>",
+        "<tool_call><function=search><parameter=query>" + "</parameter> " * 20_000,
+        "<parameter=query>" + "</parameter> " * 20_000,
+        "<think>" * 20_000 + "</tool_call>",
+        "<think></think>" * 20_000 + "<tool_call>",
+        "<|im_end|>" * 1_000 + "<tool_call>" + " " * 200_000 + "x",
+    ],
+    ids=range(9),
+)
+def test_hopeless_text_of_any_size_is_invalid_and_soon_read(text):
+    assert parse_turn(text) == Turn(INVALID, None, None)
+
+
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1))
 def test_every_readable_query_survives_both_styles(query):
     expected = query.strip()
@@ -260,6 +273,7 @@ def test_every_readable_query_survives_both_styles(query):
         assert parse_turn(xml_call(query)) == Turn(CALL, expected, None)
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_closed_reasoning_in_front_changes_nothing(text):
     reasoning = "<think>\nfirst this, then <tool_call> that\n</think>\n"

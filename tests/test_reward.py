@@ -3,7 +3,7 @@
 import string
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from searchr1.reward import (
@@ -298,12 +298,14 @@ TEXTS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(TEXTS)
 @example("\u249c\u0301")  # a letter in brackets, then an accent
 def test_normalising_twice_changes_nothing(text):
     assert normalize(normalize(text)) == normalize(text)
 
 
+@settings(deadline=None)
 @given(TEXTS, st.lists(TEXTS, max_size=3))
 @example("?", ["?"])
 @example("the", ["a"])
@@ -317,11 +319,13 @@ def test_no_exact_match_exceeds_f1_or_containment(prediction, answers):
     assert 0.0 <= f1(prediction, answers) <= 1.0
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_every_readable_text_matches_itself(text):
     assert exact_match(text, [text]) is bool(text.strip() or normalize(text))
 
 
+@settings(deadline=None)
 @given(st.text() | TEXTS.map("Answer: {}".format), st.lists(TEXTS, max_size=2))
 def test_scoring_never_raises_and_its_parts_agree(text, answers):
     reward = score(text, answers)

@@ -34,6 +34,12 @@ def prepare(settings: DataSettings, progress: Progress = print) -> Manifest:
     return publish(settings, raw, cleaned, splits, findings, progress)
 
 
+def check_source(settings: DataSettings) -> None:
+    """Raise SettingsError for wrong `source_files`, without reading or fetching anything else."""
+    if settings.source is DataSource.FILES:
+        from_files(settings.source_files)
+
+
 def current_manifest(settings: DataSettings) -> Manifest | None:
     """The manifest of a preparation that these settings would only repeat, else None.
 

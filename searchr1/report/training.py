@@ -78,8 +78,7 @@ CHARTS = (
         "Distance from the sampling policy",
         "per token",
         (
-            ("mean |change of logprob|", "train/logprob_drift"),
-            ("mean |change of logprob|, service", "trainer/logprob_drift"),
+            ("mean |change of logprob|", "trainer/logprob_drift"),
             ("KL", "trainer/kl"),
             ("KL (k1)", "trainer/kl_sample_train_v1"),
             ("KL (k2)", "trainer/kl_sample_train_v2"),

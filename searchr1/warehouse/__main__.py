@@ -20,7 +20,7 @@ examples:
   python -m searchr1.warehouse                        what there is to ask
   python -m searchr1.warehouse "from comparison"      base and checkpoints
   python -m searchr1.warehouse "select * from gained_lost where change = 'lost'"
-  python -m searchr1.warehouse "from documentation where \"table\" = 'searches'"
+  python -m searchr1.warehouse "from documentation where table_name = 'searches'"
 """
 
 

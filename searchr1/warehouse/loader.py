@@ -118,17 +118,18 @@ def _update(
     connection.execute(_script("macros.sql"))
     if fresh:
         connection.execute(_script("tables.sql"))
-        connection.execute(f"CREATE TABLE schema_version AS SELECT {_SCHEMA_VERSION} AS version")
+        connection.execute(
+            "INSERT INTO schema_version VALUES ($version)", {"version": _SCHEMA_VERSION}
+        )
     else:
         _remove(connection, [source.file for source in sources] + list(gone))
-    described: set[str] = set()
     for kind in Kind:
-        for batch in _batches([source for source in sources if source.kind is kind]):
-            if kind is Kind.TRAJECTORIES:
-                batch = [s for s in batch if s.evaluation is None or s.file in described]
-            for source in _load_readable(connection, kind, batch):
-                if kind is Kind.EVALUATION:
-                    described.add(source.file.removesuffix(".json") + ".parquet")
+        wanted = [source for source in sources if source.kind is kind]
+        if kind is Kind.TRAJECTORIES:
+            described = connection.execute("SELECT run, evaluation FROM evaluations").fetchall()
+            wanted = [s for s in wanted if not s.evaluation or (s.run, s.evaluation) in described]
+        for batch in _batches(wanted):
+            _load_readable(connection, kind, batch)
     _create_views(connection)
 
 
@@ -147,21 +148,17 @@ def _batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 def _load_readable(
     connection: duckdb.DuckDBPyConnection, kind: Kind, batch: Sequence[Source]
-) -> list[Source]:
-    """Load what can be read of `batch` and return it. One damaged file makes the whole batch
-    fail, so it is halved until the damaged ones stand alone."""
-    if not batch:
-        return []
+) -> None:
+    """Load what can be read of `batch`. One damaged file makes the whole batch fail, so it is
+    halved until the damaged ones stand alone."""
     try:
         _load(connection, kind, batch)
     except duckdb.Error as error:
         if len(batch) > 1:
             half = len(batch) // 2
-            return [
-                source
-                for part in (batch[:half], batch[half:])
-                for source in _load_readable(connection, kind, part)
-            ]
+            _load_readable(connection, kind, batch[:half])
+            _load_readable(connection, kind, batch[half:])
+            return
         if not _damaged(batch[0]):
             raise
         _log.warning(
@@ -169,8 +166,6 @@ def _load_readable(
             batch[0].path,
             str(error).splitlines()[0],
         )
-        return []
-    return list(batch)
 
 
 def _damaged(source: Source) -> bool:

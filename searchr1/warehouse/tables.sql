@@ -1,4 +1,8 @@
--- The warehouse's tables. One row of `loaded_files` for each file that is in it.
+-- The warehouse's tables.
+
+CREATE TABLE schema_version (version INTEGER);
+COMMENT ON TABLE schema_version IS 'Of the tables here; a file of another version is built again.';
+COMMENT ON COLUMN schema_version.version IS 'The one number.';
 
 CREATE TABLE loaded_files (
     file VARCHAR PRIMARY KEY,

@@ -24,6 +24,7 @@ class HubServer(ThreadingHTTPServer):
         """Break the connection after so many bytes of the first download; then behave."""
         self.status: int | None = None
         """Answer everything with this status."""
+        self.requests = 0
         self.downloads: list[tuple[str, str | None, int]] = []
         """(file, Range header, bytes sent) of each download."""
 
@@ -63,6 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer()
 
     def answer(self) -> None:
+        self.server.requests += 1
         url = urlsplit(self.path)
         if self.server.status is not None:
             missing = {"X-Error-Code": "RevisionNotFound"} if self.server.status == 404 else {}

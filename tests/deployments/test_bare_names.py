@@ -1,6 +1,7 @@
 """The plugin by itself; `test_serve.py` has the exact command against a real server."""
 
 import logging
+import sys
 
 import pytest
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient
@@ -59,7 +60,7 @@ def test_a_changed_prefect_gives_a_warning_that_says_what_to_type(monkeypatch, c
 
 
 def test_a_prefect_without_that_module_gives_the_warning_too(monkeypatch, caplog):
-    monkeypatch.setitem(__import__("sys").modules, "prefect.client.orchestration", None)
+    monkeypatch.setitem(sys.modules, "prefect.client.orchestration", None)
     with caplog.at_level(logging.WARNING, "searchr1.bare_names"):
         bare_names.setup_environment(ctx=HookContext("9.9.9", None, logging.getLogger))
     assert "Type the name in full" in caplog.text

@@ -1,5 +1,8 @@
 """Keys reach the environment of a flow run, and nothing else."""
 
+import asyncio
+import os
+
 import pytest
 from prefect import flow
 from prefect.blocks.system import Secret
@@ -44,11 +47,9 @@ async def load():
     return context.flow_run.id
 
 
-async def test_the_environment_wins_then_the_file_then_a_secret_block(
+def test_the_environment_wins_then_the_file_then_a_secret_block(
     environment, blocks, client, tmp_path, capsys
 ):
-    import os
-
     environment.setenv("PYTRIO_API_KEY", "key-of-environment")
     environment.setenv("DEEPSEEK_KEY", "other-name-of-environment")
     (tmp_path / ".env").write_text(
@@ -59,7 +60,7 @@ async def test_the_environment_wins_then_the_file_then_a_secret_block(
     )
     blocks("wikipedia-contact", "contact-of-block")
     blocks("zhihu-search-keys", "12345")
-    run_id = await load()
+    run_id = asyncio.run(load())
     assert os.environ["PYTRIO_API_KEY"] == "key-of-environment"
     assert "DEEPSEEK_API_KEY" not in os.environ  # it would push the other name aside
     assert os.environ["WIKIPEDIA_CONTACT"] == "me$HOME@example.org"
@@ -77,8 +78,8 @@ async def test_the_environment_wins_then_the_file_then_a_secret_block(
     assert not [v for v in ("12345", "example.org", "-of-environment", "-of-file") if v in log]
 
 
-async def test_a_secret_block_that_holds_no_text_is_refused_without_its_value(environment, blocks):
+def test_a_secret_block_that_holds_no_text_is_refused_without_its_value(environment, blocks):
     blocks("swanlab-api-key", {"token": "hidden"})
     with pytest.raises(SettingsError, match="'swanlab-api-key' holds dict") as refused:
-        await load()
+        asyncio.run(load())
     assert "hidden" not in str(refused.value)

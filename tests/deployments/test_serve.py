@@ -73,6 +73,8 @@ def test_a_schedule_fires(served, client):
     schedule = {"schedule": {"interval": 10}, "active": True, "parameters": parameters}
     path = "/deployments/{id}/schedules"
     added = client.request("POST", path, path_params={"id": deployment.id}, json=[schedule])
+    client.pause_deployment(deployment.id)
+    client.resume_deployment(deployment.id)  # else it may take a minute until Prefect notices
 
     def fired():
         runs = runs_of(client, "prepare-data")

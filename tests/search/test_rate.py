@@ -53,7 +53,7 @@ def test_four_processes_together_keep_to_any_window_of_the_rate(tmp_path):
     taken = sorted(float(line) for output in outputs for line in output)
     # A little less than the window: a process may be held up between its turn and its clock.
     busiest = max(sum(start <= at < start + 0.9 for at in taken) for start in taken)
-    assert busiest <= 15 and len(taken) >= 40
+    assert busiest <= 15 and len(taken) >= 30
 
 
 async def test_four_processes_of_a_back_end_send_no_more_than_their_common_rate(tmp_path):

@@ -17,8 +17,8 @@ SELECT
     avg((s.ok AND s.results = 0)::INTEGER) AS empty_rate,
     avg(s.cached::INTEGER) AS cached_rate,
     avg(s.results) AS results,
-    approx_quantile(s.seconds, 0.5) AS latency_p50,
-    approx_quantile(s.seconds, 0.95) AS latency_p95,
+    quantile_cont(s.seconds, 0.5) AS latency_p50,
+    quantile_cont(s.seconds, 0.95) AS latency_p95,
     max(s.seconds) AS latency_max,
     sum(s.cost) AS usd
 FROM searches AS s
