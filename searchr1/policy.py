@@ -1,14 +1,13 @@
 """Policies on a PyTRIO service: sessions, sampling, updates, checkpoints.
 
-The only file that imports pytrio. A `PolicySession` holds the live training client of one run.
-The client is stateful and remote, so the session keeps one promise: it is *clean* only while the
-weights behind the client are exactly those of the saved state `policy_ref`. It is marked dirty
-before the first event of an update is submitted and clean again once the new state is saved.
+With `policy_errors` the only file that imports pytrio. A `PolicySession` holds the live training
+client of one run. The client is stateful and remote, so the session keeps one promise: it is
+*clean* only while the weights behind the client are exactly those named `policy_ref`. It is marked
+dirty before the first event of an update is submitted and clean again once the new state is saved.
 Whoever finds it dirty, or at another state, opens a new client from a saved state with its
 optimiser; the broken or doubtful one is dropped.
 
-Errors of the SDK become errors of this package by `translate`, from the measured behaviour of
-the SDK: its own `retryable` flag cannot be trusted alone, since a bare 400 carries it as well.
+Errors of the SDK become errors of this package (`searchr1.policy_errors`).
 """
 
 import asyncio
@@ -20,11 +19,12 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pytrio as trio
+from pydantic import ValidationError
 from pytrio.config.config import auth_state
-from pytrio.errors.event import EventFailedError
 
 from searchr1.datum import Datum
-from searchr1.errors import FatalError, RetryableError, SearchR1Error
+from searchr1.errors import RetryableError
+from searchr1.policy_errors import FATAL_CODES, PolicyRefused, translate
 from searchr1.sampler import Sample, SamplingError, check_samples
 
 T = TypeVar("T")
@@ -34,70 +34,18 @@ SAMPLING_IN_FLIGHT = 64
 SAMPLING_QUEUE = 4096
 """Requests that may wait behind them in the SDK."""
 
-_TRANSIENT_STATUS = {0, 408, 429, 500, 502, 503, 504}
-_UNKNOWN_OBJECT = 404
-_FATAL = {
-    "unauthorized": "the API key is not accepted. Set PYTRIO_API_KEY, or run `trio login`.",
-    "auth.missing_api_key": "no API key is set. Set PYTRIO_API_KEY, or run `trio login`.",
-    "api_key_expired": "the API key has expired. Make a new one and set PYTRIO_API_KEY.",
-    "api_key_revoked": "the API key was revoked. Make a new one and set PYTRIO_API_KEY.",
-    "api_key_disabled": "the API key is disabled. Ask the workspace's administrator.",
-    "forbidden": "this key may not do that. Ask the workspace's administrator.",
-    "billing_insufficient_balance": "the balance is used up. Add credits, then start the run "
-    "again; it goes on where it stopped.",
-    "model_not_found": "the service does not offer this model. Choose another with --base-model.",
-    "checkpoint_not_found": "the saved weights are gone. Choose another checkpoint.",
-    "checkpoint_invalid_type": "these weights cannot be used that way: training goes on from a "
-    "state, not from sampler weights.",
-}
-_FATAL_STATUS = {
-    401: "unauthorized",
-    402: "billing_insufficient_balance",
-    403: "forbidden",
-}
-
-
-class PolicyUnavailable(RetryableError):
-    """The service, or the live client, cannot be used right now; a new client may."""
-
-
-class PolicyRefused(FatalError):
-    """The service will not do this until a person changes something."""
-
-
-def translate(error: Exception) -> Exception:
-    """The error of this package that stands for an SDK error; the same error when it is a defect
-    of the program. Server text is left out of the message: codes and statuses are enough."""
-    if isinstance(error, SearchR1Error):
-        return error
-    if isinstance(error, TimeoutError):
-        return PolicyUnavailable("PyTRIO did not answer in time; the request was given up.")
-    if not isinstance(error, trio.PyTrioError):
-        return error
-    code = _FATAL_STATUS.get(error.status_code, error.code)
-    code = error.code if error.code in _FATAL else code
-    what = f"PyTRIO {error.operation or 'request'} failed ({error.code}, HTTP {error.status_code})"
-    if code in _FATAL:
-        return PolicyRefused(f"{what}: {_FATAL[code]}")
-    if error.code.startswith("validation.") or error.code.startswith("dependency."):
-        return error
-    transient = error.status_code in _TRANSIENT_STATUS or error.status_code == _UNKNOWN_OBJECT
-    if transient or isinstance(error, EventFailedError) or error.code == "training.run_broken":
-        return PolicyUnavailable(f"{what}; a new client will be opened from the last saved state.")
-    return PolicyRefused(f"{what}: the service does not accept this request.")
-
 
 def require_key() -> None:
     """Raise PolicyRefused unless the SDK finds a key in its environment or profile."""
     if not auth_state.api_key:
-        raise PolicyRefused(f"PyTRIO cannot be used: {_FATAL['auth.missing_api_key']}")
+        raise PolicyRefused(f"PyTRIO cannot be used: {FATAL_CODES['auth.missing_api_key']}")
 
 
 async def _translated(call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
     """Await an SDK call, at most `timeout` seconds; its errors are raised as ours."""
     try:
         return await asyncio.wait_for(call, timeout)
-    except (trio.PyTrioError, TimeoutError) as error:
+    except (trio.PyTrioError, TimeoutError, ValidationError) as error:
         translated = translate(error)
         if translated is error:
             raise

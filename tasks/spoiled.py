@@ -4,7 +4,7 @@ A failed step is a failed task, not a bad step: the spoiled groups are dropped f
 sound ones are kept, and an error that is retryable goes to Prefect.
 """
 
-from searchr1.policy import PolicyUnavailable
+from searchr1.policy_errors import PolicyUnavailable
 from searchr1.search import SearchOutage
 from searchr1.trajectory import StopReason
 from searchr1.trajectory_store import TrajectoryStore

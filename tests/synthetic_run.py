@@ -60,14 +60,14 @@ class Skill:
         return cls(0.3 + 0.35 * progress, 0.7 + 0.28 * progress, 1.1 + 0.9 * progress)
 
 
-def make_questions(count: int, prefix: str = "q") -> list[Question]:
-    """`count` questions, their sources in turn."""
+def make_questions(count: int, prefix: str = "q", extra: str = "") -> list[Question]:
+    """`count` questions, their sources in turn; `extra` is put into every text of theirs."""
     return [
         Question(
-            question_id=f"{prefix}-{number:05d}",
-            question=f"Which town is the birthplace of the writer of book {number}?",
-            answers=(f"Tövn {number}", f"Town {number}"),
-            source=SOURCES[number % len(SOURCES)],
+            question_id=f"{prefix}-{number:05d}{extra}",
+            question=f"Which town is the birthplace of the writer of book {number}?{extra}",
+            answers=(f"Tövn {number}{extra}", f"Town {number}"),
+            source=SOURCES[number % len(SOURCES)] + extra,
         )
         for number in range(count)
     ]
@@ -355,8 +355,9 @@ def make_run(
         max_steps=steps,
     )
     chance = random.Random(seed)
-    training = make_questions(steps * questions_per_batch, "train")
-    held_out = make_questions(evaluation_questions, "dev")
+    extra = HOSTILE if hostile else ""
+    training = make_questions(steps * questions_per_batch, "train", extra)
+    held_out = make_questions(evaluation_questions, "dev", extra)
     write_evaluation(
         run, "base", held_out, Skill.at(0), checkpoint="base", step=0, seed=seed, hostile=hostile
     )

@@ -12,12 +12,11 @@ from searchr1.embedded import EmbeddedEngine
 from searchr1.policy import (
     AdamSettings,
     LoraSettings,
-    PolicyRefused,
     PolicyService,
-    PolicyUnavailable,
     SamplingOptions,
     ServiceAddress,
 )
+from searchr1.policy_errors import PolicyRefused, PolicyUnavailable
 from searchr1.sampler import SamplingError
 from searchr1.tiny_policy import MODEL_NAME
 
@@ -137,9 +136,7 @@ async def test_a_service_that_is_away_is_passing_trouble(engine):
 
 async def test_an_engine_that_dies_is_started_anew_and_the_run_goes_on(tmp_path):
     engine = EmbeddedEngine(tmp_path, MODEL_NAME)
-    policies = PolicyService(
-        lambda: dataclasses.replace(engine.address(), retry_seconds=0.5)
-    )
+    policies = PolicyService(lambda: dataclasses.replace(engine.address(), retry_seconds=0.5))
     try:
         session = policies.session(LORA)
         await session.open(None)

@@ -9,8 +9,8 @@ What always holds:
 - The same seed gives the same world, and the same arguments the same questions in the same order.
 - A chain (an entity and the relations followed from it) belongs to one split, in all phrasings.
 - Names in worlds with a seed below `FIRST_PRACTICE_SEED` never occur in worlds at or above it.
-  The tiny policy is made from the latter only, so it meets every name of the former, and with it
-  every question used for reinforcement learning or evaluation, for the first time.
+  A policy made from practice worlds alone meets every name of the others, and with it every
+  question used for reinforcement learning or evaluation, for the first time.
 """
 
 import hashlib

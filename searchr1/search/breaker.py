@@ -31,12 +31,6 @@ class CircuitBreaker:
         self._open_until: float | None = None
         self._probe: asyncio.Event | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a search would be refused now, without waiting for anything."""
-        waiting = self._open_until is not None and time.monotonic() < self._open_until
-        return waiting and self._probe is None
-
     async def admit(self) -> Admission:
         """Ask before sending; waits while a probe is on its way. Who is told `PROBE` must call
         `settle`."""

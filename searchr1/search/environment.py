@@ -1,9 +1,10 @@
 """A provider with everything around it: the environment that the policy searches in.
 
-Outside to inside: statistics, query checks, kept answers, identical queries in flight, circuit
-breaker, concurrency limit, retries, and for each request the machine's shared rate and the
-request itself (`searchr1.search.http`). Every search ends in a `SearchResult` within the total
-time, or in a `SearchFatalError`.
+Outside to inside: statistics, query checks, kept answers, identical queries in flight, concurrency
+limit, circuit breaker, retries, and for each request the machine's shared rate and the request
+itself (`searchr1.search.http`). The breaker is inside of the limit, so that an open circuit also
+empties the queue at once; the rate is inside of the retries, so that each request counts. Every
+search ends in a `SearchResult` within the total time, or in a `SearchFatalError`.
 """
 
 import asyncio
@@ -162,8 +163,6 @@ class SearchEnvironment:
     async def _answer(self, query: str, effort: Effort) -> Answer:
         """Queue for a slot, then ask as the circuit allows."""
         deadline = asyncio.get_running_loop().time() + self._settings.search_total_timeout
-        if self._breaker.is_open:  # asked before the queue, to fail fast, and again after it
-            raise _circuit_open()
         try:
             with effort.waiting():
                 async with asyncio.timeout_at(deadline):

@@ -115,7 +115,7 @@ class HttpService:
         **request: Any,
     ) -> Answer:
         """Send one request and read its answer with `parse`, which may raise `AttemptFailed`
-        (see `failure`); whatever else it trips over is an answer out of the documented shape.
+        (see `failure`). Whatever else goes wrong, an answer out of the documented shape did it.
 
         Args:
             request: `params`, `json` or `headers`, as httpx takes them.
@@ -130,7 +130,7 @@ class HttpService:
             effort.rate_limited += failed.kind is SearchErrorKind.RATE_LIMITED
             effort.timeouts += failed.kind is SearchErrorKind.TIMEOUT
             raise
-        except Exception:  # boundary: one answer; servers send every shape
+        except Exception:  # boundary: one request; servers send anything, httpx raises many kinds
             raise self.failure(SearchErrorKind.PROTOCOL) from None
 
     async def _fetch(self, method: str, url: str, effort: Effort, request: dict[str, Any]) -> Reply:
@@ -145,18 +145,13 @@ class HttpService:
             raise self.failure(SearchErrorKind.TIMEOUT) from None
         except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError, OSError):
             raise self.failure(SearchErrorKind.CONNECTION) from None
-        except Exception:  # boundary: one request; httpx and its codecs raise many kinds
-            raise self.failure(SearchErrorKind.PROTOCOL) from None
         self._read_clock(response.headers.get("Date"))
         retry_after = parse_retry_after(
             response.headers.get("Retry-After"), time.time(), self._max_retry_after
         )
         if response.status_code != 200:
             raise self.failure(status_kind(response.status_code), retry_after)
-        try:
-            return Reply(json.loads(body.decode("utf-8-sig")), retry_after)
-        except (ValueError, RecursionError):
-            raise self.failure(SearchErrorKind.PROTOCOL) from None
+        return Reply(json.loads(body.decode("utf-8-sig")), retry_after)
 
     def failure(self, kind: SearchErrorKind, retry_after: float | None = None) -> AttemptFailed:
         """The failure of an attempt, in our words."""

@@ -117,10 +117,11 @@ def _update(
 ) -> None:
     connection.execute(_script("macros.sql"))
     if fresh:
-        connection.execute(_script("tables.sql"))
-        connection.execute(
-            "INSERT INTO schema_version VALUES ($version)", {"version": _SCHEMA_VERSION}
-        )
+        with _transaction(connection):  # one write to the disk instead of one a comment
+            connection.execute(_script("tables.sql"))
+            connection.execute(
+                "INSERT INTO schema_version VALUES ($version)", {"version": _SCHEMA_VERSION}
+            )
     else:
         _remove(connection, [source.file for source in sources] + list(gone))
     for kind in Kind:
@@ -269,5 +270,6 @@ _BASE = ("groups", "evaluation_pairs", "paired_questions")
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
-    for name in view_names():
-        connection.execute(_script(f"views/{name}.sql"))
+    with _transaction(connection):
+        for name in view_names():
+            connection.execute(_script(f"views/{name}.sql"))

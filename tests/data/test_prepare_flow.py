@@ -64,7 +64,7 @@ def test_a_network_fault_is_retried_and_bad_data_is_not(flows, tmp_path):
     assert "warning: train has 300 rows of nq, published are 79,168" in output
     assert read_manifest(tmp_path / "data").rows["train"] == {"nq": 300}
 
-    write_parquet(tmp_path / "own" / "train.parquet", rows(3, split="x") + [{"question": ""}])
+    write_parquet(tmp_path / "own" / "train.parquet", [*rows(3, split="x"), {"question": ""}])
     write_parquet(tmp_path / "own" / "test.parquet", evaluation_rows())
     output = flows.run(
         *("prepare_flow", "--source", "files", "--source-files", str(tmp_path / "own")), status=1

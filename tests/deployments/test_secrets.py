@@ -36,7 +36,8 @@ def blocks(client):
 
     yield save
     for name in names:
-        Secret.delete(f"secret/{name}")
+        document = client.read_block_document_by_name(name, "secret")
+        client.delete_block_document(document.id)
 
 
 @flow

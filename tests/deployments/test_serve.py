@@ -1,5 +1,7 @@
 """`python deployments/serve.py`, with the commands that people type, on a real Prefect server."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import StateType
@@ -70,7 +72,9 @@ def test_a_wrong_parameter_is_refused_before_a_run_is_made(served, client):
 def test_a_schedule_fires(served, client):
     deployment = client.read_deployment_by_name("prepare-data/prepare-data")
     parameters = {"source": "world", "data_dir": str(served / "scheduled")}
-    schedule = {"schedule": {"interval": 10}, "active": True, "parameters": parameters}
+    soon = datetime.now(UTC) + timedelta(seconds=10)
+    hourly = {"interval": 3600, "anchor_date": soon.isoformat()}
+    schedule = {"schedule": hourly, "active": True, "parameters": parameters}
     path = "/deployments/{id}/schedules"
     added = client.request("POST", path, path_params={"id": deployment.id}, json=[schedule])
     client.pause_deployment(deployment.id)

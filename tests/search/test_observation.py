@@ -147,7 +147,9 @@ def test_text_without_markers_is_untouched():
 
 
 def test_markers_hidden_in_each_other_are_all_found():
-    assert "<a>" not in neutralise("<<a>a>", ["<a>", "< a>"])
+    assert neutralise("<a>", ["<a>", "< a>"]) == "<  a>"
+    assert neutralise("<<a>a>", ["<a>", "<< a>"]) == "< < a>a>"
+    assert neutralise("<\u212a>", ["<K>"]) == "< K>"  # NFC turns the Kelvin sign into a K
     assert neutralise("  a ", [" ", "", "\n", "a"]) == "  a "  # nothing there to break up
 
 

@@ -57,16 +57,17 @@ def counts(runs_dir: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs; to be copied, not changed."""
+    """Two runs and their warehouse; to be copied, not changed."""
     runs_dir = tmp_path_factory.mktemp("made") / "runs"
     make_run(runs_dir, "first", steps=3, evaluation_questions=14)
     make_run(runs_dir, "second", steps=2, evaluation_questions=7, seed=5, watchdog_at=2)
+    load(runs_dir)
     return runs_dir
 
 
 @pytest.fixture
 def runs_dir(made: Path, tmp_path: Path) -> Path:
-    """A copy of the two runs."""
+    """A copy of the two runs and their warehouse."""
     return Path(shutil.copytree(made, tmp_path / "runs"))
 
 
@@ -147,7 +148,11 @@ def test_incremental_loads_equal_a_rebuild(made: Path, tmp_path: Path) -> None:
     """Files arrive one after another, with a load after each."""
     runs_dir = tmp_path / "runs"
     files = sorted(
-        (path for path in made.rglob("*") if path.is_file() and path.suffix != ".duckdb"),
+        (
+            path
+            for path in made.rglob("*")
+            if path.is_file() and path.suffix in (".json", ".jsonl", ".parquet")
+        ),
         key=lambda path: (path.name != "run.json", path.suffix, path.name),
     )
     for number, file in enumerate(files):

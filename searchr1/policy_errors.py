@@ -1,0 +1,65 @@
+"""The SDK's errors as errors of this package, by class.
+
+From the measured behaviour of the SDK: its own `retryable` flag cannot be trusted alone, since a
+bare 400 carries it as well, and a connection cut inside an answer does not.
+"""
+
+import pytrio as trio
+from pydantic import ValidationError
+from pytrio.errors.event import EventFailedError
+
+from searchr1.errors import FatalError, RetryableError, SearchR1Error
+
+_TRANSIENT_STATUS = {0, 408, 429, 500, 502, 503, 504}
+_UNKNOWN_OBJECT = 404
+FATAL_CODES = {
+    "unauthorized": "the API key is not accepted. Set PYTRIO_API_KEY, or run `trio login`.",
+    "auth.missing_api_key": "no API key is set. Set PYTRIO_API_KEY, or run `trio login`.",
+    "api_key_expired": "the API key has expired. Make a new one and set PYTRIO_API_KEY.",
+    "api_key_revoked": "the API key was revoked. Make a new one and set PYTRIO_API_KEY.",
+    "api_key_disabled": "the API key is disabled. Ask the workspace's administrator.",
+    "forbidden": "this key may not do that. Ask the workspace's administrator.",
+    "billing_insufficient_balance": "the balance is used up. Add credits, then start the run "
+    "again; it goes on where it stopped.",
+    "model_not_found": "the service does not offer this model. Choose another with --base-model.",
+    "checkpoint_not_found": "the saved weights are gone. Choose another checkpoint.",
+    "checkpoint_invalid_type": "these weights cannot be used that way: training goes on from a "
+    "state, not from sampler weights.",
+}
+_FATAL_STATUS = {
+    401: "unauthorized",
+    402: "billing_insufficient_balance",
+    403: "forbidden",
+}
+
+
+class PolicyUnavailable(RetryableError):
+    """The service, or the live client, cannot be used right now; a new client may."""
+
+
+class PolicyRefused(FatalError):
+    """The service will not do this until a person changes something."""
+
+
+def translate(error: Exception) -> Exception:
+    """The error of this package that stands for an SDK error; the same error when it is a defect
+    of the program. Server text is left out of the message: codes and statuses are enough."""
+    if isinstance(error, SearchR1Error):
+        return error
+    if isinstance(error, TimeoutError):
+        return PolicyUnavailable("PyTRIO did not answer in time; the request was given up.")
+    if isinstance(error, ValidationError):  # the SDK lets its own parsing errors through
+        return PolicyUnavailable("PyTRIO's answer is not what its protocol says.")
+    if not isinstance(error, trio.PyTrioError):
+        return error
+    code = _FATAL_STATUS.get(error.status_code, error.code)
+    code = error.code if error.code in FATAL_CODES else code
+    what = f"PyTRIO {error.operation or 'request'} failed ({error.code}, HTTP {error.status_code})"
+    if code in FATAL_CODES:
+        return PolicyRefused(f"{what}: {FATAL_CODES[code]}")
+    if error.code.startswith("validation.") or error.code.startswith("dependency."):
+        return error
+    transient = error.status_code in _TRANSIENT_STATUS or error.status_code == _UNKNOWN_OBJECT
+    if transient or isinstance(error, EventFailedError) or error.code == "training.run_broken":
+        return PolicyUnavailable(f"{what}; a new client will be opened from the last saved state.")
+    return PolicyRefused(f"{what}: the service does not accept this request.")
