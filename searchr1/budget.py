@@ -17,7 +17,7 @@ How the policy service bills is assumed as follows; its price list decides.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,6 +30,9 @@ RECENT_STEPS = 5
 _ROUNDING = 1e-9
 """US dollars that sums of floats may be off by."""
 
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""US dollars a million tokens."""
+
 
 class Prices(BaseModel):
     """Prices of the policy service, for the settings to inherit. The default is 0 because a
@@ -38,11 +41,11 @@ class Prices(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    price_train_tokens: float = Field(0.0, ge=0, allow_inf_nan=False)
+    price_train_tokens: Price = 0.0
     """US dollars a million tokens trained, from the service's price list."""
-    price_sample_tokens: float = Field(0.0, ge=0, allow_inf_nan=False)
+    price_sample_tokens: Price = 0.0
     """US dollars a million tokens sampled, from the service's price list."""
-    price_prompt_tokens: float = Field(0.0, ge=0, allow_inf_nan=False)
+    price_prompt_tokens: Price = 0.0
     """US dollars a million prompt tokens read by the sampler, from the service's price list."""
 
     @property

@@ -107,6 +107,11 @@ def test_the_bill_of_the_published_run_is_expected():
     assert low < published < high < most
 
 
+def test_every_trajectory_may_be_trained_on_up_to_its_last_token():
+    low, high, most = training(deepseek(max_steps=20)).train_tokens
+    assert 0 < low < high < most == 20 * 64 * 8191
+
+
 def test_the_price_of_a_search_is_what_the_provider_charges(monkeypatch):
     monkeypatch.setenv("DEEPSEEK_API_KEY", "key")
     assert DeepSeekProvider(SearchSettings()).price == DEEPSEEK_SEARCH_USD

@@ -77,6 +77,7 @@ class SearchStatistics:
             "search/latency_max": self.latency_max,
             "search/waited": self.waited / searches,
             "search/characters": self.characters / answers,
+            "search/dropped_rows": float(self.dropped),
             "search/cost_usd": self.cost,
         }
         for kind, count in self.errors.items():

@@ -150,7 +150,14 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], trio.Se
     def open_client(url: str) -> trio.ServiceClient:
         trio.configure(home=str(home), base_url=url, api_key=KEY)
         trio.configure_observability(enabled=False)
-        trio.configure(sampling_request_max_in_flight=64)
+        trio.configure(
+            sampling_request_max_in_flight=64,
+            # At exit the SDK closes its sessions, and goes on trying for 15 minutes by default
+            # when the engine is gone.
+            control_retry_timeout_seconds=3,
+            training_retry_timeout_seconds=3,
+            sampling_retry_timeout_seconds=3,
+        )
         return trio.ServiceClient()
 
     return open_client

@@ -96,9 +96,10 @@ def test_filters_narrow_the_list(visit: Visit, report: Path, runs_dir: Path) -> 
 def test_search_finds_questions_by_text_and_id(visit: Visit, report: Path) -> None:
     visit.open(report)
     page = visit.page
-    page.fill("[name=text]", "BOOK 7?")
+    page.fill("[name=text]", "BOOK 17?")  # all words, in any order
     for text in page.locator("#list a").all_inner_texts():
-        assert "book 7?" in text
+        assert "book" in text and "17?" in text
+    assert 0 < page.locator("#list a").count() < 20
     page.fill("[name=text]", "dev-00012")
     assert page.locator("#list a").count() == 4  # base and three checkpoints
     page.fill("[name=text]", "no such thing")

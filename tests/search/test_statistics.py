@@ -21,7 +21,7 @@ def bad(kind: SearchErrorKind, **more) -> SearchResult:
 
 def test_rates_are_shares_of_the_periods_searches():
     results = [
-        good(1.0),
+        good(1.0, dropped=3),
         good(3.0, rate_limited=2, timeouts=1),
         SearchResult(True, (ITEM,), cached=True, seconds=0.001),
         SearchResult(True, (), joined=True, seconds=2.0),
@@ -49,6 +49,7 @@ def test_rates_are_shares_of_the_periods_searches():
         "search/latency_p95": 9.0,
         "search/latency_max": 9.0,
         "search/waited": 60 / 8,
+        "search/dropped_rows": 3,
         "search/cost_usd": 0.002,
         "search/errors/timeout": 1,
         "search/errors/bad_query": 1,
