@@ -92,7 +92,8 @@ class ChatFormat:
         self._touching = framing.before_result[cut_before:], framing.after_result[:cut_after]
         self._after_result = self.encode(framing.after_result[cut_after:])
         self.observation_overhead: int = len(self.closing) + len(self.observe(""))
-        """Tokens that closing a turn and observing take beside the observation's own text."""
+        """Tokens that closing a turn and observing take beside the text of the observation, give
+        or take one or two: the text may merge with the line breaks that touch it."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -115,7 +116,7 @@ class ChatFormat:
         a tool's result. The text is data: no special or added token comes out of it."""
         before, after = self._touching
         data = self.encode(before + neutralise(text, self.markers) + after)
-        # Tokenizers that normalise before they look for added tokens can find one even so.
+        # Some added tokens cannot be broken up in the text (a single sign, say).
         data = [token for token in data if token not in self._reserved]
         return [*self._before_result, *data, *self._after_result]
 

@@ -37,7 +37,8 @@ from searchr1.trajectory import (
 T = TypeVar("T")
 
 ANSWER_ROOM = 64
-"""Tokens of a trajectory that an observation leaves free, so that an answer can follow it."""
+"""Tokens of a trajectory that an observation leaves free, so that an answer can follow it (and
+so that there is always room to ask for one: see `ChatFormat.observation_overhead`)."""
 
 _NO_REWARD = Reward(0.0, False, False, False, 0.0, False, None)
 """Of a trajectory that says nothing about the policy."""
@@ -226,8 +227,6 @@ async def _run(
             room = limits.max_trajectory_tokens - len(draft.tokens)
             asked = min(limits.max_assistant_tokens, room)
             if draft.turns:
-                if room <= 0:
-                    return draft.finish(StopReason.TOKEN_LIMIT)
                 sample, seconds = await _sample(draft, asked, context)
             _check(sample, context.chat)
             reason = await _take_turn(draft, sample, seconds, asked, context)
@@ -286,8 +285,8 @@ async def _take_turn(
         return StopReason.TURN_LIMIT
 
     # Before the search is paid for: can its result be shown, and answered to?
-    room = limits.max_trajectory_tokens - len(draft.tokens) - chat.observation_overhead
-    room -= min(ANSWER_ROOM, limits.max_assistant_tokens)
+    room = limits.max_trajectory_tokens - len(draft.tokens)
+    room -= chat.observation_overhead + ANSWER_ROOM
     if room < MINIMUM_BUDGET:
         return StopReason.TOKEN_LIMIT
     budget = min(limits.max_tool_response_tokens, room)

@@ -152,7 +152,7 @@ def test_estimates_lie_inside_their_intervals(drawn: list[tuple[str, bool, int]]
     summary = summarise(items)
     for metric, (value, low, high) in summary.macro.items():
         if not math.isnan(value):
-            assert low - 1e-9 <= value <= high + 1e-9, metric
+            assert low <= value <= high, metric
 
 
 # ---- invalid items

@@ -11,6 +11,7 @@ from searchr1.chat import ChatFormat
 from searchr1.datum import build_datum
 from searchr1.errors import FatalError, SettingsError
 from searchr1.rollout import (
+    ANSWER_ROOM,
     RolloutContext,
     RolloutLimits,
     request_seed,
@@ -222,18 +223,18 @@ async def test_a_prompt_that_leaves_no_room_ends_the_group_and_not_the_run():
 
 async def test_a_turn_gets_what_the_limits_leave():
     prompt = CHATS[id(TINY)].first_prompt(QUESTION.question)
-    sampler, _, context = setting(
-        [call("a"), "Answer: Lisbon"], max_assistant_tokens=100, max_trajectory_tokens=400
-    )
+    lines: list[Line] = [call("a"), "Answer: Lisbon"]
+    wide, _, context_wide = setting(lines, max_assistant_tokens=30)
+    narrow, _, context_narrow = setting(lines, max_trajectory_tokens=len(prompt) + 200)
     short, _, context_short = setting(["Answer: Lisbon"], max_trajectory_tokens=len(prompt) + 9)
 
-    trajectory = await only(context)
-    await only(context_short)
+    for context in (context_wide, context_narrow, context_short):
+        await only(context)
 
-    second = 400 - len(sampler.requests[1].prompt)
-    assert [request.max_tokens for request in sampler.requests] == [100, min(100, second)]
-    assert short.requests[0].max_tokens == 9
-    assert len(trajectory.tokens) <= 400
+    assert [request.max_tokens for request in wide.requests] == [30, 30]
+    used = len(narrow.requests[1].prompt) - len(prompt)
+    assert [request.max_tokens for request in narrow.requests] == [200, 200 - used]
+    assert [request.max_tokens for request in short.requests] == [9]
 
 
 @pytest.mark.parametrize("text", ["It is Lis", "<tool_call>\n<function=search>"])
@@ -266,7 +267,7 @@ async def test_a_search_whose_result_could_not_be_shown_is_not_paid_for():
 async def test_an_observation_leaves_room_for_an_answer_within_the_limit(room):
     prompt = CHATS[id(TINY)].first_prompt(QUESTION.question)
     limit = len(prompt) + room
-    _, backend, context = setting(
+    sampler, backend, context = setting(
         [call("a"), "Answer: Lisbon"],
         answer=lambda query: found("a long text. " * 500),
         max_trajectory_tokens=limit,
@@ -277,6 +278,8 @@ async def test_an_observation_leaves_room_for_an_answer_within_the_limit(room):
     assert len(trajectory.tokens) <= limit
     expected = StopReason.ANSWERED if backend.queries else StopReason.TOKEN_LIMIT
     assert trajectory.stop_reason is expected
+    if backend.queries:
+        assert sampler.requests[1].max_tokens >= ANSWER_ROOM - 2
 
 
 async def test_an_observation_keeps_to_its_token_budget_with_at_least_one_item():

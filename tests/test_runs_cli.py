@@ -152,8 +152,8 @@ def test_show_of_a_run_that_has_only_begun(tmp_path, ask):
 
 
 def test_checkpoints_gives_uris_that_can_be_copied(tmp_path, ask):
-    run = make_run(tmp_path, 10)
-    status, out, _ = ask("checkpoints", "demo")
+    run = make_run(tmp_path, 10, LONG)
+    status, out, _ = ask("checkpoints", LONG)
     assert status == 0
     lines = out.splitlines()
     row = next(line for line in lines if line.startswith("step_5 ")).split()

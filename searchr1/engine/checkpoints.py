@@ -15,13 +15,13 @@ import logging
 import os
 import re
 import secrets
-import struct
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -174,7 +174,7 @@ class CheckpointStore:
             checkpoint = _read_header(path)
         except FileNotFoundError:
             return None
-        except (struct.error, ValueError, KeyError, TypeError):
+        except (SafetensorError, ValueError, KeyError, TypeError):
             logger.warning("Ignoring %s: not a checkpoint of this engine.", path)
             return None
         if checkpoint.expires is not None and checkpoint.expires <= time.time():
@@ -199,10 +199,9 @@ def _missing(which: str) -> EngineError:
 
 
 def _read_header(path: Path) -> Checkpoint:
-    """Read the header alone (8 bytes of length, then JSON; see the safetensors format)."""
-    with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        fields = json.loads(json.loads(file.read(length))["__metadata__"][HEADER_KEY])
+    """What the header of a file says; the tensors are not read."""
+    with safe_open(path, framework="pt") as file:
+        fields = json.loads((file.metadata() or {})[HEADER_KEY])
     fields["lora"] = LoraSettings(**fields["lora"])
     fields["kind"] = Kind(fields["kind"])
     return Checkpoint(**fields)

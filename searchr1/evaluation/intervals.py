@@ -72,7 +72,8 @@ def percentile_interval(value: float, distribution: np.ndarray) -> Estimate:
     """`value` with the central 95% of its bootstrap distribution [B]."""
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(distribution, [tail, 100 - tail])
-    return Estimate(float(value), float(low), float(high))
+    # Sums in another order differ in the last bit, which must not put a bound past the value.
+    return Estimate(float(value), min(float(low), float(value)), max(float(high), float(value)))
 
 
 def grouped(values: Mapping[str, np.ndarray], sources: Mapping[str, str]) -> dict[str, np.ndarray]:

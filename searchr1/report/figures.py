@@ -66,7 +66,7 @@ def draw_figures(
         drawn.append(_write(folder, EM_AND_FORMAT, lambda axes: em_and_format(axes, series)))
         drawn.append(_write(folder, EM_BY_SOURCE, lambda axes: em_by_source(axes, series)))
     if example is not None:
-        height = 1.6 + 0.17 * max(len(lines) for lines in example_lines(example))
+        height = 0.18 * (len(_question_lines(example)) + 3 + max(map(len, example_lines(example))))
         drawn.append(
             _write(folder, TRAJECTORY, lambda axes: trajectory(axes, example), (9.6, height))
         )
@@ -90,7 +90,13 @@ def _write(
             with replacing(folder / f"{name}.{suffix}") as temporary:
                 metadata = {"Date": None} if suffix == "svg" else None
                 figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
+            figure.set_layout_engine("none")  # laid out by now, and that is slow
     return name
+
+
+def _label(text: str) -> str:
+    """A name that fits beside a figure; a dollar sign in it is no formula."""
+    return textwrap.shorten(text, 40, placeholder="…").replace("$", r"\$")
 
 
 def em_and_format(axes: Axes, series: Series) -> None:
@@ -127,11 +133,12 @@ def em_and_format(axes: Axes, series: Series) -> None:
                 color=colour,
                 path_effects=_HALO,
             )
-    axes.set_xticks(places, [one.label.replace(" (", "\n(") for one in shown])
+    axes.set_xticks(places, [_label(one.label).replace(" (", "\n(") for one in shown])
     axes.set_xlim(-0.4, len(shown) - 0.6 + 0.2)
     axes.set_ylim(0, 105)
     axes.set_ylabel("%")
-    axes.set_title(f"EM and format by checkpoint\n{series.title}; bars: 95% intervals")
+    title = f"EM and format by checkpoint\n{series.title}; bars: 95% intervals"
+    axes.set_title(title).set_parse_math(False)
     axes.legend(loc="lower right")
 
 
@@ -153,10 +160,10 @@ def em_by_source(axes: Axes, series: Series) -> None:
             color=colour,
             elinewidth=1.3,
             capsize=2.5,
-            label=one.label,
+            label=_label(one.label),
         )
     sizes = shown[0].summary.sizes
-    axes.set_yticks(range(len(sources)), [f"{s} ({sizes.get(s, 0)})" for s in sources])
+    axes.set_yticks(range(len(sources)), [f"{_label(s)} ({sizes.get(s, 0)})" for s in sources])
     axes.set_ylim(len(sources) - 0.4, -0.6)
     axes.set_xlim(0, 100)
     axes.grid(axis="x")
@@ -223,24 +230,27 @@ def example_lines(example: Example) -> list[list[tuple[str, str]]]:
     return columns
 
 
+def _question_lines(example: Example) -> list[str]:
+    accepted = f"accepted: {' / '.join(example.answers)}"
+    texts = [" ".join(text.split()) for text in (example.question, accepted)]
+    return [line for text in texts for line in textwrap.wrap(text, 110, max_lines=3)]
+
+
 def trajectory(axes: Axes, example: Example) -> None:
     """One question that was gained: what base and checkpoints searched for, read, answered."""
-    columns = example_lines(example)
-    rows = max(len(lines) for lines in columns)
+    columns, question = example_lines(example), _question_lines(example)
     axes.set_axis_off()
     axes.set_xlim(0, len(columns))
-    axes.set_ylim(rows + 0.5, -2)
+    axes.set_ylim(max(map(len, columns)), -len(question) - 2.5)
+    for row, line in enumerate(question):
+        _text(axes, 0, row - len(question) - 2, line, "black", fontsize=10.5, weight="bold")
     for place, (played, lines) in enumerate(zip(example.policies, columns, strict=True)):
-        mark = "right" if played.right else "wrong"
-        head = f"{played.label}: {mark}"
+        head = f"{played.label}: {'right' if played.right else 'wrong'}"
         _text(axes, place, -1, head, GREEN if played.right else RED, weight="bold")
         for row, (line, colour) in enumerate(lines):
             _text(axes, place, row, line, colour)
-    question = "\n".join(textwrap.wrap(" ".join(example.question.split()), 110)[:3])
-    title = axes.set_title(f"{question}\naccepted: {' / '.join(example.answers)[:110]}")
-    title.set_parse_math(False)
 
 
 def _text(axes: Axes, x: float, y: float, text: str, colour: str, **options: Any) -> None:
-    drawn = axes.text(x, y, text, color=colour, fontsize=8.5, va="center", **options)
+    drawn = axes.text(x, y, text, color=colour, va="center", **{"fontsize": 8.5, **options})
     drawn.set_parse_math(False)  # a dollar sign in a question is a dollar sign

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from searchr1.tiny_policy.tokenizer import CONTEXT
+from searchr1.tiny_policy.tokenizer import CONTEXT, PADDING, TURN_END
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
@@ -22,8 +22,8 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.convert_tokens_to_ids(TURN_END),
+        pad_token_id=tokenizer.convert_tokens_to_ids(PADDING),
     )
     return Qwen3ForCausalLM(config)
 

@@ -75,12 +75,12 @@ def test_the_same_question_with_other_answers_is_another_question(tmp_path: Path
 
 
 def test_the_same_question_in_another_source_or_split_is_no_duplicate(tmp_path: Path) -> None:
-    train = [row(0, question="Who?", golden_answers=["Ada"], data_source=s) for s in ("a", "b")]
-    test = write_jsonl(tmp_path / "test.jsonl", train)
-    paths = [write_jsonl(tmp_path / "train.jsonl", train), test]
+    same = [row(n, question="Who?", golden_answers=["Ada"]) for n in range(2)]
+    values = [value | {"data_source": source} for value in same for source in ("a", "b")]
+    paths = [write_jsonl(tmp_path / f"{split}.jsonl", values) for split in ("train", "test")]
     found = clean([RawFile(path, path.stem, "x") for path in paths])
-    assert len(found.questions) == 4
-    assert not len(found.rejected)
+    assert found.questions["question_id"].to_pylist() == ["a:train_0", "b:train_0"] * 2
+    assert found.rejected["reason"].to_pylist() == [RejectReason.DUPLICATE] * 4
 
 
 def test_ids_may_repeat_across_sources_but_not_within_one(tmp_path: Path) -> None:

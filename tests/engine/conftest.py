@@ -4,8 +4,10 @@ The model has more rows in its head than the tokenizer has ids, as published mod
 """
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ os.environ["NO_PROXY"] = "127.0.0.1,localhost"
 
 import pytrio as trio
 import torch
+import uvicorn
+from starlette.applications import Starlette
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -132,10 +136,33 @@ def start_engine(model_folder: Path) -> Iterator[Launch]:
         engine.process.wait(timeout=60)
 
 
+@pytest.fixture
+def serve() -> Iterator[Callable[[Starlette], str]]:
+    """Serves applications from this process; gives their URLs."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(app: Starlette) -> str:
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, lifespan="on")
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        running.append((server, thread))
+        while not server.started:
+            assert thread.is_alive(), "the application did not start"
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    for server, thread in running:
+        server.should_exit = True
+        thread.join(timeout=60)
+
+
 @pytest.fixture(scope="session")
-def engine(
-    tmp_path_factory: pytest.TempPathFactory, model_folder: Path
-) -> Iterator[EngineProcess]:
+def engine(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Iterator[EngineProcess]:
     """The engine that most tests share."""
     running = launch(tmp_path_factory.mktemp("engine"), model_folder)
     yield running

@@ -18,9 +18,7 @@ def prompt_of(*tokens: int) -> trio.ModelInput:
     return trio.ModelInput.from_ints(list(tokens))
 
 
-def datum(
-    tokens: list[int], advantages: list[float], logprobs: list[float]
-) -> trio.Datum:
+def datum(tokens: list[int], advantages: list[float], logprobs: list[float]) -> trio.Datum:
     """A policy-loss datum: T + 1 tokens, T advantages and sampler logprobs."""
     return trio.Datum(
         model_input=trio.ModelInput.from_ints(tokens[:-1]),
@@ -37,9 +35,7 @@ def text_datum(tokens: list[int], weights: list[float] | None = None) -> trio.Da
     inputs = {"target_tokens": np.asarray(tokens[1:], dtype=np.int64)}
     if weights is not None:
         inputs["weights"] = np.asarray(weights, dtype=np.float32)
-    return trio.Datum(
-        model_input=trio.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs
-    )
+    return trio.Datum(model_input=trio.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs)
 
 
 def new_training(

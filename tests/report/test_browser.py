@@ -333,6 +333,8 @@ def test_injected_script_is_stopped_by_the_policy_even_in_the_page(
 ) -> None:
     """The second line of defence: markup that did become part of the page cannot run or fetch."""
     visit.open(report)
+    answered: list[str] = []
+    visit.page.on("response", lambda response: answered.append(response.url))
     visit.page.evaluate(
         "document.body.insertAdjacentHTML('beforeend', "
         "`<img src=https://example.org/x.png onerror=\"document.title='owned'\">`)"
@@ -340,7 +342,7 @@ def test_injected_script_is_stopped_by_the_policy_even_in_the_page(
     visit.page.wait_for_timeout(300)
     assert visit.page.title() == "demo · Search-R1 report"
     assert any("Content Security Policy" in complaint for complaint in visit.complaints)
-    assert not any("example.org" in request for request in visit.requests)
+    assert answered == []
 
 
 # ---- odd runs
@@ -405,7 +407,7 @@ def test_a_page_that_would_be_too_large_is_trimmed_with_a_note(
     visit.open(page)
     note = visit.page.inner_text("#trajectories .quiet >> nth=0")
     match = re.match(r"([0-9,]+) of the ([0-9,]+) listed trajectories can be opened", note)
-    assert match and 0 < int(match[1]) < int(match[2]) == 340
+    assert match and 0 < int(match[1]) < int(match[2]) == 368
     packed = visit.page.locator("script[id^=chunk-]").evaluate_all(
         "all => all.reduce((sum, one) => sum + one.textContent.length, 0)"
     )

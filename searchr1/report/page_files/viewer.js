@@ -112,8 +112,9 @@ function showMore() {
     const question = index.questions[field("question", row)];
     const outcome = index.outcomes[field("outcome", row)];
     const searches = field("searches", row);
+    const place = index.places[field("place", row)];
     const about = [
-      index.places[field("place", row)].label,
+      place.phase === "train" ? `${place.label} #${field("sample", row)}` : place.label,
       index.sources[question.source],
       `${searches} ${searches === 1 ? "search" : "searches"}`,
     ];
