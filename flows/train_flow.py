@@ -33,6 +33,7 @@ async def train(settings: TrainSettings) -> str:
 
     Returns the name of the run.
     """
+    check_settings(settings)
     if settings.dry_run:
         get_run_logger().info(dry_run(settings, []))
         return ""
@@ -84,13 +85,18 @@ async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
 
 async def check(settings: TrainSettings) -> None:
     """What can be found wrong before anything is started; with `dry_run` nothing is."""
-    first_state(settings)
-    await preflight(settings, "train")
-    if settings.policy_service is ServiceKind.PYTRIO:
-        check_max_cost(settings, settings.max_cost)
+    check_settings(settings)
     if settings.dry_run:
         print(dry_run(settings, []))
         raise SystemExit(0)
+    await preflight(settings, "train")
+
+
+def check_settings(settings: TrainSettings) -> None:
+    """Raise SettingsError for settings that contradict each other or what there is."""
+    first_state(settings)
+    if settings.policy_service is ServiceKind.PYTRIO:
+        check_max_cost(settings, settings.max_cost)
 
 
 class Stopped(FatalError):

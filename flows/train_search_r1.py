@@ -14,7 +14,7 @@ from flows.analyse_flow import analyse
 from flows.eval_flow import evaluate_checkpoints
 from flows.prepare_flow import prepare_data
 from flows.settings_flow import main, settings_flow
-from flows.train_flow import default_run_name, dry_run, first_state, train
+from flows.train_flow import check_settings, default_run_name, dry_run, train
 from searchr1.config import (
     AnalyseSettings,
     EvalSettings,
@@ -51,11 +51,11 @@ async def train_search_r1(settings: PipelineSettings) -> str:
 
 async def check(settings: PipelineSettings) -> None:
     """What can be found wrong before anything is started; the data is yet to be prepared."""
-    first_state(settings)
-    await preflight(settings, None)
+    check_settings(settings)
     if settings.dry_run:
         print(_dry_run(settings))
         raise SystemExit(0)
+    await preflight(settings, None)
 
 
 def _dry_run(settings: PipelineSettings) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 
-from searchr1.budget import Usage, price
+from searchr1.budget import Usage, price, spent
 from searchr1.errors import SearchR1Error
 from searchr1.metrics import batch_metrics
 from searchr1.policy import SavedWeights
@@ -139,11 +139,14 @@ async def _apply_and_save(
 def _watched(
     training: Training, ledger: dict[int, StepRecord], step: int, metrics: dict[str, float]
 ) -> dict[str, float]:
-    """The step's metrics as its record keeps them: with the watchdog's marks, and finite."""
+    """The step's metrics as its record keeps them: with what the run has cost so far and the
+    watchdog's marks, and finite."""
     history = {record.step: record.metrics for record in ledger.values() if record.step}
+    metrics["cost/spent_usd"] = spent([*history.values(), metrics]).total
     found = warnings({**history, step: metrics})
     for warning in found:
-        get_run_logger().warning("step %d: %s", step, warning.message)
+        if warning.kind.metric not in history.get(step - 1, {}):  # said once, while it lasts
+            get_run_logger().warning("step %d: %s", step, warning.message)
     return finite(metrics) | watchdog_metrics(found)
 
 
