@@ -10,9 +10,12 @@ from prefect import get_run_logger
 
 from flows.settings_flow import main, settings_flow
 from searchr1.config import EvalSettings
+from searchr1.errors import SettingsError
+from searchr1.evaluation import Metric, items_from, summarise
 from searchr1.runs import Run
+from searchr1.trajectory_store import read_trajectories
 from searchr1.workbench import open_workbench, preflight
-from tasks.evaluate import BASE, Evaluated, Policy, evaluate
+from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
 from tasks.workbench import Evaluating, current_evaluating
 
 
@@ -20,7 +23,7 @@ from tasks.workbench import Evaluating, current_evaluating
 async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     """Evaluate the base model and checkpoints of a run on one question set."""
     run = Run.find(settings.runs_dir, settings.run)
-    policies = chosen_policies(run, settings.ckpts, settings.model_path)
+    policies = chosen_policies(run, settings)
     get_run_logger().info(
         "run '%s': %s on %s, %s",
         run.name,
@@ -31,31 +34,52 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     async with open_workbench(settings, settings.question_set) as bench:
         bench.questions = bench.questions[: settings.limit]
         current_evaluating.set(Evaluating(run, settings, bench))
-        return [await evaluate(run.name, policy) for policy in policies]
+        evaluated = [await evaluate(run.name, policy) for policy in policies]
+    if settings.output:
+        for one in evaluated:
+            await write_jsonl(run.name, one, settings.output)
+    return evaluated
 
 
 async def check(settings: EvalSettings) -> None:
     """What can be found wrong before anything is started."""
-    run = Run.find(settings.runs_dir, settings.run)
-    chosen_policies(run, settings.ckpts, settings.model_path)
+    chosen_policies(Run.find(settings.runs_dir, settings.run), settings)
     await preflight(settings, settings.question_set)
 
 
-def chosen_policies(run: Run, ckpts: str, model_path: str | None) -> list[Policy]:
+def chosen_policies(run: Run, settings: EvalSettings) -> list[Policy]:
     """The base model and what a person asked for. Raises SettingsError for what is not there."""
-    policies = [Policy(label=BASE, model_path=None, step=0)]
-    if model_path:
-        label = model_path.rstrip("/").rsplit("/", 1)[-1]
-        return [*policies, Policy(label=label, model_path=model_path, step=0)]
-    names = [name.strip() for name in ckpts.split(",") if name.strip()]
+    base = Policy(label=BASE, model_path=None, step=0)
+    policies = [] if settings.force_mixed else [base]
+    if settings.model_path:
+        label = settings.model_path.rstrip("/").rsplit("/", 1)[-1]
+        return [*policies, Policy(label=label, model_path=settings.model_path, step=0)]
+    names = [name.strip() for name in settings.ckpts.split(",") if name.strip()]
     if names == ["all"]:
         names = list(run.checkpoints())
-    records = [run.checkpoint(name) for name in names if name != BASE]
+    names = [best_checkpoint(run) if name == "best" else name for name in names if name != BASE]
+    records = [run.checkpoint(name) for name in names]
     chosen = {record.step: record for record in records}  # `latest` may name one twice
     return policies + [
         Policy(label=f"step_{step}", model_path=record.sampler_weights, step=step)
         for step, record in chosen.items()
     ]
+
+
+def best_checkpoint(run: Run) -> str:
+    """The checkpoint with the highest macro EM so far. The best of several is partly the luckiest:
+    confirm it on other questions. Raises SettingsError when none was evaluated."""
+    scores: dict[str, float] = {}
+    for file in run.directory.glob("evaluations/step_*.parquet"):
+        items = items_from(read_trajectories(file))
+        label = file.name.split(".")[0]
+        scores[label] = max(scores.get(label, 0.0), summarise(items).macro[Metric.EM].value)
+    if not scores:
+        raise SettingsError(
+            f"run '{run.name}' has no evaluated checkpoint to be the best. Evaluate first: "
+            "python flows/eval_flow.py --ckpts all"
+        )
+    return max(scores, key=lambda label: scores[label])
 
 
 if __name__ == "__main__":

@@ -165,8 +165,8 @@ class EvalSettings(WorkSettings):
     run: str | None = None
     """Run whose checkpoints are evaluated; unset = the latest."""
     ckpts: str = "all"
-    """Checkpoints, separated by commas: step_10,step_20, latest, or all. The base model is always
-    evaluated with them."""
+    """Checkpoints, separated by commas: step_10,step_20, latest, best (by the evaluations so far),
+    or all. The base model is always evaluated with them."""
     model_path: str | None = None
     """Saved weights (trio://…) to evaluate instead of a run's checkpoints."""
     question_set: str = "dev70"
@@ -182,7 +182,12 @@ class EvalSettings(WorkSettings):
     seed: int = 42
     """Sampling seed, where the service honours seeds."""
     output: Path | None = None
-    """Also write results here as JSONL, one file an evaluated policy, with a summary line."""
+    """Folder for the results as JSONL too, one file an evaluated policy: a line a question, and a
+    summary line last."""
+    force_mixed: bool = False
+    """Compare with the base model's evaluation in another search environment, instead of
+    evaluating the base model in this one. Such a comparison is labelled everywhere: the difference
+    is not the policy's alone."""
 
 
 class PipelineSettings(TrainSettings):

@@ -15,17 +15,18 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytrio as trio
 from pydantic import ValidationError
 from pytrio.config.config import auth_state
 
+from searchr1.chat import ChatTokenizer
 from searchr1.datum import Datum
 from searchr1.errors import RetryableError
 from searchr1.policy_errors import FATAL_CODES, PolicyRefused, translate
-from searchr1.sampler import Sample, SamplingError, check_samples
+from searchr1.sampler import Sample, SamplingError
 
 T = TypeVar("T")
 
@@ -97,14 +98,6 @@ class SavedWeights:
     """Bytes; 0 when the service does not tell."""
     training_run: str
     """The service's id of the training run that saved them; deleting asks for it."""
-
-
-class Tokenizer(Protocol):
-    """The part of a transformers tokenizer that is used here."""
-
-    def __len__(self) -> int: ...
-    def encode(self, text: str, **options: Any) -> list[int]: ...
-    def decode(self, token_ids: Sequence[int], **options: Any) -> str: ...
 
 
 class PolicyService:
@@ -203,7 +196,7 @@ class ServiceSampler:
         self._client = client
         self._options = options
 
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> ChatTokenizer:
         """The model's tokenizer; loading it may take seconds, so call it off the event loop."""
         return self._client.get_tokenizer()  # type: ignore[return-value]
 
@@ -232,12 +225,10 @@ class ServiceSampler:
             )
         except RetryableError as error:
             raise SamplingError(str(error)) from error
-        samples = [
+        return [
             Sample(tuple(sequence.tokens), tuple(sequence.logprobs))
             for sequence in response.sequences
         ]
-        check_samples(samples, count)
-        return samples
 
 
 class PolicySession:
@@ -286,10 +277,6 @@ class PolicySession:
         """Call the present weights `policy_ref`: an update is complete and known, though its
         state is not saved. The session is clean there."""
         self.policy_ref, self.dirty = policy_ref, False
-
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer; loading it may take seconds, so call it off the event loop."""
-        return self._live().get_tokenizer()  # type: ignore[return-value]
 
     async def sampler(self, options: SamplingOptions) -> ServiceSampler:
         """A sampler at the present weights."""

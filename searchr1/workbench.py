@@ -69,7 +69,7 @@ class Workbench:
         if self._chat is None:
             tokenizer = await asyncio.to_thread(sampler.tokenizer)
             prompt = self.settings.system_prompt or SYSTEM_PROMPT
-            self._chat = ChatFormat(tokenizer, prompt)  # type: ignore[arg-type]
+            self._chat = ChatFormat(tokenizer, prompt)
         return self._chat
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
@@ -10,11 +11,13 @@ from pydantic import BaseModel
 
 from searchr1.config import digest
 from searchr1.errors import RetryableError
+from searchr1.evaluation import jsonl_lines
 from searchr1.files import write_text
 from searchr1.metrics import search_metrics
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.runs import now
 from searchr1.trajectory import Group
+from searchr1.trajectory_store import read_trajectories
 from searchr1.workbench import limits, sampling_options
 from tasks.progress import progress
 from tasks.retries import RETRIES
@@ -144,9 +147,27 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
             "settings": settings.model_dump(mode="json"),
             "started_at": started,
             "finished_at": now(),
-            "forced_mixed": False,
+            "forced_mixed": settings.force_mixed,
             "search": search_metrics(searches),
         }
         write_text(description, json.dumps(text, indent=2) + "\n")
     get_run_logger().info("%s: %d questions answered", policy.label, len(groups))
     return Evaluated(policy=policy, evaluation=name, questions=len(groups))
+
+
+@task(name="write-jsonl", task_run_name="write {run_name} {evaluated.policy.label}")
+async def write_jsonl(run_name: str, evaluated: Evaluated, folder: Path) -> Path:
+    """Write an evaluation as the seed's JSONL: a line a question, a summary line last."""
+    evaluating = current_evaluating.get()
+    path = evaluating.run.evaluation(evaluated.evaluation, BASE).path
+    trajectories = await asyncio.to_thread(read_trajectories, path)
+    lines = jsonl_lines(
+        trajectories,
+        base_model=evaluating.settings.base_model,
+        model_path=evaluated.policy.model_path,
+        search_backend=evaluating.settings.search_backend,
+        search=search_metrics([s for t in trajectories for s in t.searches]),
+    )
+    file = folder / f"{evaluated.policy.label}.jsonl"
+    write_text(file, "".join(f"{line}\n" for line in lines))
+    return file
