@@ -4,7 +4,8 @@ A DeepSeek-shaped server answers on loopback in a process of its own. Searches r
 other, then 16 at a time, with the cache off (each asks the server), in use (each is a hit) and in
 replay. The overhead is the time a search takes beyond its work: beyond the same request sent by a
 bare httpx client with the cache off, beyond nothing for a hit, beyond the bare index for `local`.
-The target is a hit in at most 0.3 ms, all wrapping included.
+Times are medians: on a shared machine one pause by the scheduler outweighs a hundred hits. The
+target is a hit in at most 0.3 ms, all wrapping included.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Timing(NamedTuple):
     """Times of one way to search, in milliseconds, and searches a second."""
 
     name: str
-    mean: float
+    median: float
     p95: float
     one_by_one: float
     at_once: float
@@ -100,7 +101,7 @@ async def measure(
     milliseconds = np.array(times) * 1000
     return Timing(
         name,
-        float(milliseconds.mean()),
+        float(np.median(milliseconds)),
         float(np.percentile(milliseconds, 95)),
         len(queries) / sum(times),
         len(queries) / took,
@@ -118,7 +119,7 @@ async def remote(url: str, folder: Path, queries: list[str]) -> list[tuple[Timin
             return (await client.post(f"{url}/v1/tools/search", json=body)).json()
 
         plain = await measure("bare httpx request", bare, queries)
-    rows = [(plain, plain.mean)]
+    rows = [(plain, plain.median)]
     for name, mode in (("cache off", "off"), ("use, hit", "use"), ("replay", "replay")):
         settings = SearchSettings.model_validate(
             {
@@ -134,7 +135,7 @@ async def remote(url: str, folder: Path, queries: list[str]) -> list[tuple[Timin
                 for query in queries:
                     await backend.search(query)
             timing = await measure(f"deepseek, {name}", backend.search, queries)
-        rows.append((timing, plain.mean if mode == "off" else 0.0))
+        rows.append((timing, plain.median if mode == "off" else 0.0))
     return rows
 
 
@@ -161,7 +162,7 @@ async def local(folder: Path, queries: list[str]) -> list[tuple[Timing, float]]:
     )
     async with create_backend(settings) as backend:
         timing = await measure("local, 200 documents", backend.search, queries)
-    return [(plain, plain.mean), (timing, plain.mean)]
+    return [(plain, plain.median), (timing, plain.median)]
 
 
 async def main(searches: int) -> int:
@@ -179,7 +180,7 @@ async def main(searches: int) -> int:
         server.join()
     columns = (
         "way",
-        "mean ms",
+        "median ms",
         "p95 ms",
         "overhead ms",
         "searches/s",
@@ -187,11 +188,11 @@ async def main(searches: int) -> int:
     )
     table = Table(*columns, title=f"{searches} searches each")
     for timing, work in rows:
-        overhead = f"{timing.mean - work:.3f}"
-        numbers = (f"{timing.mean:.3f}", f"{timing.p95:.3f}", overhead)
+        overhead = f"{timing.median - work:.3f}"
+        numbers = (f"{timing.median:.3f}", f"{timing.p95:.3f}", overhead)
         table.add_row(timing.name, *numbers, f"{timing.one_by_one:,.0f}", f"{timing.at_once:,.0f}")
     Console(width=110).print(table)
-    hit = max(timing.mean for timing, _ in rows if timing.name.endswith(("hit", "replay")))
+    hit = max(timing.median for timing, _ in rows if timing.name.endswith(("hit", "replay")))
     print(f"A hit takes {hit:.3f} ms; the target is at most {TARGET_MS} ms.")
     return 0 if hit <= TARGET_MS else 1
 

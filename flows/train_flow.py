@@ -22,6 +22,7 @@ from searchr1.runs import Run, StepRecord
 from searchr1.tracking import Tracker
 from searchr1.watchdog import collapse
 from searchr1.workbench import open_workbench, preflight
+from tasks.artifacts import TrainingArtifacts
 from tasks.rollout import rollout
 from tasks.update import initial_state, update
 from tasks.workbench import Training, current_training
@@ -73,6 +74,8 @@ async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
     )
     with tracker:
         record = await initial_state(run.name, state)
+        artifacts = TrainingArtifacts(run.name, settings.max_steps)
+        await artifacts.show(done)
         for step in range(1, settings.max_steps + 1):
             if step not in done:
                 await asyncio.to_thread(refuse_to_go_on, settings, run)
@@ -81,6 +84,7 @@ async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
             if step not in done:
                 tracker.log(record.metrics, step)
                 logger.info(_line(record, settings.max_steps))
+                await artifacts.show(await asyncio.to_thread(run.ledger))
 
 
 async def check(settings: TrainSettings) -> None:

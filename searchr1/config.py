@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSetti
 from searchr1.budget import Prices
 from searchr1.data.settings import DataSettings
 from searchr1.errors import SettingsError
-from searchr1.search.settings import SearchSettings
+from searchr1.search.settings import OPERATIONAL_FIELDS, SearchSettings
 from searchr1.tracking import SwanlabMode
 
 
@@ -64,6 +64,9 @@ class PolicySettings(_Settings):
     """Folder of all runs, of the warehouse and of the embedded engine's checkpoints."""
     sample_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait for one sampling request."""
+    service_retry_seconds: Annotated[float, Field(gt=0)] = 900.0
+    """Seconds for which a request to PyTRIO that fails for passing reasons is repeated, before the
+    task fails and is retried with a new client."""
 
 
 class RolloutSettings(_Settings):
@@ -208,7 +211,7 @@ class AnalyseSettings(_Settings):
     """Run to report on; unset = the latest."""
 
 
-OPERATIONAL = frozenset(
+OPERATIONAL = OPERATIONAL_FIELDS | frozenset(
     {
         "profile",
         "runs_dir",
@@ -224,11 +227,9 @@ OPERATIONAL = frozenset(
         "price_sample_tokens",
         "price_prompt_tokens",
         "sample_timeout",
+        "service_retry_seconds",
         "swanlab_project",
         "swanlab_mode",
-        "search_concurrency",
-        "search_timeout",
-        "search_requests_per_minute",
     }
 )
 """Settings that may change within a run: they do not decide what a step does."""

@@ -332,7 +332,7 @@ def _as_measured(one: Forecast, steps: Sequence[Mapping[str, float]], prices: Pr
     costs = [price(usage, prices).total for usage in used]
     return replace(
         one,
-        searches=range_of("search/count", one.searches),
+        searches=range_of("search/searches", one.searches),
         prompt_tokens=range_of("cost/prompt_tokens", one.prompt_tokens),
         sampled_tokens=range_of("cost/sampled_tokens", one.sampled_tokens),
         train_tokens=range_of("train/tokens_per_rollout_batch", one.train_tokens),

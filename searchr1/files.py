@@ -14,6 +14,13 @@ from pathlib import Path
 
 from searchr1.errors import FatalError
 
+_WHICH = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota is used up",
+    errno.EFBIG: "the file would be larger than is allowed (ulimit -f, or the file system)",
+}
+"""What an error number means to a person."""
+
 
 class DiskFull(FatalError):
     """No space is left. What was written before is whole."""
@@ -25,10 +32,10 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _WHICH:
             raise DiskFull(
-                f"no space is left to write {path}. Free some, then start the same command again: "
-                "it goes on where it stopped."
+                f"no space is left to write {path}: {_WHICH[error.errno]}. Free some, then start "
+                "the same command again: it goes on where it stopped."
             ) from error
         raise
 

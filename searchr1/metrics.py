@@ -6,13 +6,15 @@ Search metrics are of this step alone, never cumulative.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from searchr1.advantage import GroupOutcome, group_advantages
 from searchr1.datum import Batch, trajectory_rewards
 from searchr1.protocol import TurnKind
+from searchr1.search.base import SearchErrorKind, SearchResult
+from searchr1.search.statistics import SearchStatistics, summarise
 from searchr1.trajectory import Group, SearchRecord, StopReason, Trajectory
 
 
@@ -52,7 +54,11 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     for reason in StopReason:
         metrics[f"rollout/{reason}_rate"] = reasons[reason] / max(1, len(everything))
     searches = [search for trajectory in everything for search in trajectory.searches]
-    return metrics | search_metrics(searches)
+    # Trajectories run beside each other: the step waits for the one that searched longest.
+    metrics["time/search_seconds"] = max(
+        (sum(search.seconds for search in t.searches) for t in everything), default=0.0
+    )
+    return metrics | search_statistics(searches).metrics()
 
 
 def _likelihood(name: str, trajectories: Sequence[Trajectory]) -> dict[str, float]:
@@ -68,24 +74,25 @@ def _likelihood(name: str, trajectories: Sequence[Trajectory]) -> dict[str, floa
     return {name: _mean(drawn)} if drawn else {}
 
 
-def search_metrics(searches: Sequence[SearchRecord]) -> dict[str, float]:
+def search_statistics(searches: Iterable[SearchRecord]) -> SearchStatistics:
     """How the search environment did, from the searches that trajectories made."""
-    asked = max(1, len(searches))
-    errors = Counter(search.error for search in searches if not search.ok)
-    fresh = [search.seconds for search in searches if not search.cached]
-    return {
-        "search/count": float(len(searches)),
-        "search/success_rate": sum(search.ok for search in searches) / asked,
-        "search/error_rate": sum(errors.values()) / asked,
-        "search/timeout_rate": errors["timeout"] / asked,
-        "search/429_rate": errors["rate_limited"] / asked,
-        "search/cached_rate": sum(search.cached for search in searches) / asked,
-        "search/latency": _mean(fresh),
-        "search/latency_p95": float(np.percentile(fresh, 95)) if fresh else 0.0,
-        "search/results": _mean([len(search.items) for search in searches if search.ok]),
-        "search/empty_rate": sum(search.ok and not search.items for search in searches) / asked,
-        "cost/search_usd": sum(search.cost for search in searches),
-    }
+    return summarise(
+        SearchResult(
+            ok=search.ok,
+            items=search.items,
+            error=SearchErrorKind(search.error) if search.error else None,
+            seconds=search.seconds,
+            cached=search.cached,
+            joined=search.joined,
+            cost=search.cost,
+            requests=search.requests,
+            rate_limited=search.rate_limited,
+            timeouts=search.timeouts,
+            waited=search.waited,
+            dropped=search.dropped,
+        )
+        for search in searches
+    )
 
 
 def batch_metrics(batch: Batch) -> dict[str, float]:

@@ -320,6 +320,12 @@ async def _search(draft: _Draft, query: str, budget: int, context: RolloutContex
             seconds=result.seconds,
             cached=result.cached,
             cost=result.cost,
+            joined=result.joined,
+            requests=result.requests,
+            rate_limited=result.rate_limited,
+            timeouts=result.timeouts,
+            waited=result.waited,
+            dropped=result.dropped,
         )
     )
     if seen is None:

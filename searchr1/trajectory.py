@@ -83,6 +83,18 @@ class SearchRecord:
     cached: bool
     cost: float
     """US dollars."""
+    joined: bool = False
+    """Shared the answer of an identical query in flight."""
+    requests: int = 0
+    """Requests sent to the service, retries included."""
+    rate_limited: int = 0
+    """How many of them were answered with "too many"."""
+    timeouts: int = 0
+    """How many of them had no answer in time."""
+    waited: float = 0.0
+    """Seconds of `seconds` spent on our own limits."""
+    dropped: int = 0
+    """Rows of the answer that held no text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,12 @@ _SEARCH = pa.struct(
         ("seconds", pa.float64()),
         ("cached", pa.bool_()),
         ("cost", pa.float64()),
+        ("joined", pa.bool_()),
+        ("requests", pa.int32()),
+        ("rate_limited", pa.int32()),
+        ("timeouts", pa.int32()),
+        ("waited", pa.float64()),
+        ("dropped", pa.int32()),
     ]
 )
 SCHEMA = pa.schema(

@@ -96,7 +96,8 @@ async def open_workbench(settings: WorkSettings, question_set: str) -> AsyncIter
     async with AsyncExitStack() as stack:
         backend = create_backend(search_settings(settings))
         stack.push_async_callback(backend.aclose)
-        policies = PolicyService(lambda: ServiceAddress())
+        address = ServiceAddress(retry_seconds=settings.service_retry_seconds)
+        policies = PolicyService(lambda: address)
         if settings.policy_service is ServiceKind.EMBEDDED:
             starting = embedded_engine(settings.runs_dir / ".engine", settings.base_model)
             engine = await asyncio.to_thread(stack.enter_context, starting)

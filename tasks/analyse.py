@@ -8,6 +8,7 @@ from prefect.artifacts import acreate_markdown_artifact
 
 from searchr1.report import build_report, headline, print_summary
 from searchr1.warehouse import load
+from tasks.artifacts import artifact_key
 
 
 @task(name="load-warehouse")
@@ -23,12 +24,6 @@ async def report(runs_dir: Path, run_name: str) -> Path:
     file = await asyncio.to_thread(build_report, runs_dir, run_name)
     await asyncio.to_thread(print_summary, runs_dir, run_name)
     await acreate_markdown_artifact(
-        await asyncio.to_thread(headline, runs_dir, run_name), key=artifact_key(run_name)
+        await asyncio.to_thread(headline, runs_dir, run_name), key=artifact_key("report", run_name)
     )
     return file
-
-
-def artifact_key(run_name: str) -> str:
-    """An artifact's key may hold lower-case letters, digits and dashes only."""
-    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in run_name.lower())
-    return f"report-{plain.strip('-')}"

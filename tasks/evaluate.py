@@ -13,7 +13,7 @@ from searchr1.config import digest
 from searchr1.errors import RetryableError
 from searchr1.evaluation import jsonl_lines
 from searchr1.files import write_text
-from searchr1.metrics import search_metrics
+from searchr1.metrics import search_statistics
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.runs import now
 from searchr1.trajectory import Group
@@ -148,7 +148,7 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
             "started_at": started,
             "finished_at": now(),
             "forced_mixed": settings.force_mixed,
-            "search": search_metrics(searches),
+            "search": search_statistics(searches).metrics(),
         }
         write_text(description, json.dumps(text, indent=2) + "\n")
     get_run_logger().info("%s: %d questions answered", policy.label, len(groups))
@@ -166,7 +166,7 @@ async def write_jsonl(run_name: str, evaluated: Evaluated, folder: Path) -> Path
         base_model=evaluating.settings.base_model,
         model_path=evaluated.policy.model_path,
         search_backend=evaluating.settings.search_backend,
-        search=search_metrics([s for t in trajectories for s in t.searches]),
+        search=search_statistics(s for t in trajectories for s in t.searches).metrics(),
     )
     file = folder / f"{evaluated.policy.label}.jsonl"
     write_text(file, "".join(f"{line}\n" for line in lines))

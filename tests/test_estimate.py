@@ -137,13 +137,13 @@ def test_the_first_step_is_judged_by_the_high_end():
 def test_a_run_under_way_is_judged_by_its_last_steps():
     chosen = deepseek(Priced, max_steps=20, **PRICES)
     step = {
-        "search/count": 100.0,
+        "search/searches": 100.0,
         "train/tokens_per_rollout_batch": 50_000.0,
         "time/step_seconds": 60.0,
         **Usage(0.075, 200_000, 10_000, 0).metrics(),
         **Cost(0.075, 0.0, 0.0).metrics(),
     }
-    odd, dear = {**step, "search/count": 9e9}, {**step, "search/count": 140.0}
+    odd, dear = {**step, "search/searches": 9e9}, {**step, "search/searches": 140.0}
     forecast = training(chosen, [odd, step, step, dear, step, step])
     assert forecast.searches == Figure(14 * 100, 14 * 140, training(chosen).searches.most * 14 / 20)
     assert forecast.seconds.low == forecast.seconds.high == 14 * 60

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from searchr1.metrics import rollout_metrics, search_metrics
+from searchr1.metrics import rollout_metrics, search_statistics
 from searchr1.trajectory import Group, Question, StopReason
 from tests.trajectories import QUESTION, group, search, trajectory
 
@@ -49,11 +49,11 @@ def test_search_metrics_speak_of_the_step_alone():
         search(False, "timeout"),
         search(False, "rate_limited"),
     ]
-    metrics = search_metrics(searches)
+    metrics = search_statistics(searches).metrics()
     assert metrics["search/success_rate"] == 0.5
     assert metrics["search/error_rate"] == 0.5
     assert metrics["search/timeout_rate"] == metrics["search/429_rate"] == 0.25
-    assert metrics["search/cached_rate"] == 0.25
+    assert metrics["search/cache_hit_rate"] == 0.25
     assert metrics["search/results"] == 1.0
 
 

@@ -15,7 +15,20 @@ QUESTION = Question("world-1", "Who wrote The Pale Clock?", ("Venla Marsen",), "
 
 def search(ok: bool = True, error: str = "", seconds: float = 0.1, cached: bool = False):
     items = (SearchItem("The Pale Clock", "The Pale Clock is a novel."),) if ok else ()
-    return SearchRecord(0, "author The Pale Clock", ok, error, items, "- …", seconds, cached, 0.0)
+    return SearchRecord(
+        turn=0,
+        query="author The Pale Clock",
+        ok=ok,
+        error=error,
+        items=items,
+        observation="- …",
+        seconds=seconds,
+        cached=cached,
+        cost=0.0,
+        requests=int(not cached),
+        rate_limited=int(error == "rate_limited"),
+        timeouts=int(error == "timeout"),
+    )
 
 
 def trajectory(

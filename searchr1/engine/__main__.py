@@ -65,9 +65,9 @@ def named_folder(text: str) -> tuple[str, Path]:
     return name, Path(folder)
 
 
-def main() -> int:
-    """Serve until told to stop."""
-    options = arguments()
+def main(argv: list[str] | None = None) -> int:
+    """Serve until told to stop; the exit status."""
+    options = arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         import torch

@@ -92,11 +92,6 @@ class EngineProcess:
         headers = {"X-API-Key": KEY}
         return httpx.request(method, self.url + path, headers=headers, timeout=60, **kwargs)  # type: ignore[arg-type]
 
-    def stop(self) -> int:
-        """Ask the engine to end; its exit status."""
-        self.process.terminate()
-        return self.process.wait(timeout=60)
-
 
 def launch(home: Path, model_folder: Path, *extra: str) -> EngineProcess:
     """Start an engine on a free port and wait until it listens."""
@@ -164,9 +159,12 @@ def serve() -> Iterator[Callable[[Starlette], str]]:
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Iterator[EngineProcess]:
     """The engine that most tests share."""
-    running = launch(tmp_path_factory.mktemp("engine"), model_folder)
+    home = tmp_path_factory.mktemp("engine")
+    running = launch(home, model_folder)
     yield running
-    running.stop()
+    running.process.terminate()
+    assert running.process.wait(timeout=60) == 0, "SIGTERM is a clean end"
+    assert not (home / "port").exists()
 
 
 @pytest.fixture(scope="session")

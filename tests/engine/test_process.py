@@ -1,7 +1,7 @@
 """The engine as a process: starting, stopping, dying, coming back."""
 
 import os
-import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 import pytrio as trio
 from pytrio.errors.base import PyTrioError
+from starlette.applications import Starlette
 
-from tests.engine.conftest import ALIAS, Launch
+from searchr1.engine.__main__ import main
+from searchr1.engine.app import create_app
+from searchr1.engine.config import EngineConfig
+from tests.engine.conftest import ALIAS, KEY, Launch
 from tests.engine.helpers import datum, new_training, prompt_of, random_batch
 
 Connect = Callable[[str], trio.ServiceClient]
@@ -59,26 +63,15 @@ def test_what_was_saved_survives_a_kill_and_the_rest_is_unknown(
 
 
 def test_two_engines_share_a_home(
-    start_engine: Launch, connect: Connect, tmp_path: Path, engine: object
+    serve: Callable[[Starlette], str], connect: Connect, tmp_path: Path, model_folder: Path
 ) -> None:
-    (tmp_path / "one").mkdir()
-    first = start_engine(tmp_path)
-    second = start_engine(tmp_path)
-    client = new_training(connect(first.url))
-    path = client.save_state("shared").result().path
-    other = connect(second.url)
-    other.create_training_client_from_state(path).save_state("copy").result()
-    assert first.get("/api/openapi/v1/checkpoints").json()["cursor"]["total"] == 2
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(
-    start_engine: Launch, tmp_path: Path, number: signal.Signals
-) -> None:
-    engine = start_engine(tmp_path)
-    engine.process.send_signal(number)
-    assert engine.process.wait(timeout=60) == 0
-    assert not (tmp_path / "port").exists()
+    config = EngineConfig(tmp_path, {ALIAS: model_folder}, api_key=KEY)
+    first, second = (connect(serve(create_app(config))) for _ in range(2))
+    path = new_training(first).save_state("shared").result().path
+    copy = second.create_training_client_from_state(path).save_state("copy").result().path
+    for service in (first, second):
+        listed = service.create_rest_client().list_user_checkpoints().result().checkpoints
+        assert [c.path for c in listed] == [path, copy]
 
 
 def test_it_ends_with_its_parent(model_folder: Path, tmp_path: Path) -> None:
@@ -126,21 +119,25 @@ def alive(pid: int) -> bool:
         ([], "--model"),
     ],
 )
-def test_wrong_arguments_are_explained_before_anything_is_loaded(
-    tmp_path: Path, arguments: list[str], message: str
+def test_wrong_arguments_are_explained(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = [sys.executable, "-m", "searchr1.engine", "--home", str(tmp_path), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_model_is_explained(tmp_path: Path) -> None:
+def test_a_folder_or_port_that_cannot_be_used_is_explained(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "config.json").write_text("{}")
-    command = [sys.executable, "-m", "searchr1.engine", "--home", str(tmp_path / "home")]
-    command += ["--port", "0", "--model", f"broken={tmp_path}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
-    assert "cannot be used" in done.stderr
-    assert "Traceback" not in done.stderr
+    home = ["--home", str(tmp_path / "home")]
+    assert main([*home, "--port", "0", "--model", f"broken={tmp_path}"]) == 2
+    assert "cannot be used" in capsys.readouterr().err
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main([*home, "--port", str(port), "--model", f"{ALIAS}={model_folder}"]) == 2
+    assert f"Port {port}" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import json
 import random
 import warnings
@@ -295,7 +296,7 @@ def test_any_beginning_of_the_order_is_spread_over_the_run(count: int) -> None:
     assert sorted(order) == list(range(count))
     for taken in range(4, count):
         chosen = sorted(order[:taken])
-        widest = max(b - a for a, b in zip(chosen, chosen[1:], strict=False))
+        widest = max(b - a for a, b in itertools.pairwise(chosen))
         assert widest <= 4 * count / taken + 1
 
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -36,7 +37,7 @@ from tests.synthetic_run import (
 QUESTION = Question("q1", "Who wrote the book Amber Field?", ("Mara Lund", "Lund"), "hotpotqa")
 
 
-def search(query: str, observation: str = "Nothing.", **values: object) -> SearchRecord:
+def search(query: str, observation: str = "Nothing.", **values: Any) -> SearchRecord:
     """A search that shows `observation`."""
     defaults: dict = {
         "turn": 0,
@@ -478,7 +479,7 @@ def test_the_learning_curve_has_training_and_evaluation(evaluated: Path) -> None
 
 def test_other_environments_are_compared_only_when_forced(warehouse: Warehouse) -> None:
     questions = make_questions(7, "dev")
-    common = {"step": 1, "environment": {"search_backend": "other"}}
+    common: dict[str, Any] = {"step": 1, "environment": {"search_backend": "other"}}
     run = warehouse.run
     write_evaluation(run, "base", questions, Skill.at(0), checkpoint="base", step=0)
     write_evaluation(run, "plain", questions, Skill.at(1), checkpoint="a", **common)
