@@ -18,7 +18,9 @@ def refuse_spoiled(store: TrajectoryStore, search_outage_share: float) -> None:
     searches failed, or PolicyUnavailable when too many trajectories could not be sampled."""
     groups = store.read()
     everything = [t for group in groups.values() for t in group.trajectories]
-    outage = search_statistics(s for t in everything for s in t.searches).outage(search_outage_share)
+    outage = search_statistics(s for t in everything for s in t.searches).outage(
+        search_outage_share
+    )
     unsampled = sum(t.stop_reason is StopReason.SAMPLING_ERROR for t in everything)
     if outage is None and unsampled <= SAMPLING_ERROR_SHARE * len(everything):
         return

@@ -11,6 +11,8 @@ from searchr1.tiny_policy.tokenizer import CONTEXT, PADDING, TURN_END
 def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
     """An untrained model (float32) for `tokenizer`; `seed` draws its weights."""
     torch.manual_seed(seed)
+    padding = tokenizer.convert_tokens_to_ids(PADDING)
+    assert isinstance(padding, int)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -23,7 +25,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.convert_tokens_to_ids(TURN_END),
-        pad_token_id=tokenizer.convert_tokens_to_ids(PADDING),
+        pad_token_id=padding,
     )
     return Qwen3ForCausalLM(config)
 

@@ -48,4 +48,4 @@ def test_question_keys_ignore_case_and_punctuation(one: str, other: str) -> None
 
 
 def test_question_keys_keep_letters_marks_and_digits_of_all_scripts() -> None:
-    assert apply("question_key", ["谁写了它？", "कौन 7", "?!"]) == ["谁写了它", "कौन 7", ""]
+    assert apply("question_key", ["谁写了它?", "कौन 7", "?!"]) == ["谁写了它", "कौन 7", ""]
