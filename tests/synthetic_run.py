@@ -41,9 +41,9 @@ class ByteTokenizer:
         """Token ids of `text`."""
         return list(text.encode())
 
-    def decode(self, ids: Sequence[int], **_: object) -> str:
+    def decode(self, token_ids: Sequence[int], **_: object) -> str:
         """Text of token ids; an incomplete letter becomes the replacement character."""
-        return bytes(ids).decode(errors="replace")
+        return bytes(token_ids).decode(errors="replace")
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,8 @@ class FaultyEngine:
     def meet(self, fault: Fault | None) -> None:
         """From now on, meet this fault and no other; counting begins anew."""
         self.wait()
-        values = None if fault is None else fault.to_json()
-        httpx.put(f"{self.url}/harness", json=values, timeout=60).raise_for_status()
+        values = json.dumps(fault.to_json() if fault else None)
+        httpx.put(f"{self.url}/harness", content=values, timeout=60).raise_for_status()
 
     def log(self) -> list[dict]:
         """A row a request, oldest first: its kind, and whether a fault hit it."""

@@ -8,6 +8,7 @@ import random
 import warnings
 import zlib
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -284,9 +285,18 @@ def test_a_broken_letter_costs_only_itself() -> None:
     assert "".join(TokenTexts(ByteTokenizer()).pieces(ids)) == "aé\ufffdz"
 
 
-def test_the_built_in_models_tokenizer_is_at_hand_and_others_are_not_fetched() -> None:
-    tokenizer = local_tokenizer(MODEL_NAME)
-    assert tokenizer is not None
+def test_the_built_in_models_tokens_join_to_their_text() -> None:
+    tokenizer: Any = local_tokenizer(MODEL_NAME)
+    text = (
+        '<tool_call>{"name": "search", "arguments": {"query": "Böök 東"}}</tool_call>\n Answer: x'
+    )
+    ids = tokenizer.encode(text)
+    pieces = TokenTexts(tokenizer).pieces(ids)
+    assert "".join(pieces) == tokenizer.decode(ids)
+    assert len(pieces) == len(ids)
+
+
+def test_a_tokenizer_that_is_not_on_this_machine_is_not_fetched() -> None:
     assert local_tokenizer("nobody/no-such-model") is None
 
 

@@ -31,7 +31,8 @@ def searching(good: int) -> Group:
 
 
 def test_more_failed_searches_than_allowed_keep_the_sound_groups_only(tmp_path):
-    failed = failed_group(StopReason.ENVIRONMENT_ERROR, (search(), search(False, "timeout")))
+    searches = (search(), search(False, "timeout"))
+    failed = failed_group(StopReason.ENVIRONMENT_ERROR, searches, size=2)
     store = stored(tmp_path, SOUND, searching(7), failed)
     with pytest.raises(SearchOutage):
         refuse_spoiled(store, 0.1)
