@@ -10,12 +10,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from dotenv import find_dotenv, load_dotenv
 from prefect import Flow, flow
 from pydantic import BaseModel
 
-import tasks  # noqa: F401  (settles Prefect's environment before Prefect is imported)
 from searchr1.config import from_command_line, resolve
 from searchr1.errors import SearchR1Error
+from tasks.secrets import load_secrets
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -28,6 +29,7 @@ def settings_flow(
 
     def decorate(body: Callable[[S], Awaitable[Any]]) -> Flow[..., Any]:
         async def run(**parameters: Any) -> Any:
+            await load_secrets()
             return await body(resolve(model, parameters))
 
         run.__name__ = run.__qualname__ = body.__name__
@@ -68,6 +70,7 @@ def main(
     as far as `check` finds it, ends with one clear message and status 2, before Prefect is
     started; a failed flow ends with status 1."""
     try:
+        load_dotenv(find_dotenv(usecwd=True), interpolate=False)
         given = from_command_line(model, about=sys.modules["__main__"].__doc__)
         settings = resolve(model, given)
         if check is not None:

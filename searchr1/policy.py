@@ -37,8 +37,8 @@ SAMPLING_QUEUE = 4096
 
 
 def require_key() -> None:
-    """Raise PolicyRefused unless the SDK finds a key in its environment or profile."""
-    if not auth_state.api_key:
+    """Raise PolicyRefused unless there is a key in the environment or the SDK's profile."""
+    if not (os.environ.get("PYTRIO_API_KEY") or auth_state.api_key):
         raise PolicyRefused(f"PyTRIO cannot be used: {FATAL_CODES['auth.missing_api_key']}")
 
 
@@ -168,6 +168,10 @@ def _configure(address: ServiceAddress) -> None:
         "sampling_request_queue_capacity": SAMPLING_QUEUE,
         "log_level": "ERROR",
     }
+    # The SDK reads its variables once, when it is imported; a key may have come since.
+    key, url = os.environ.get("PYTRIO_API_KEY"), os.environ.get("PYTRIO_BASE_URL")
+    options |= {"api_key": key} if key else {}
+    options |= {"base_url": url} if url else {}
     if address.home:
         options["home"] = str(address.home)
     if address.base_url:

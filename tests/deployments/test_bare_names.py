@@ -2,12 +2,16 @@
 
 import logging
 import sys
+import tomllib
 
+import prefect
 import pytest
+from packaging.requirements import Requirement
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient
 from prefect.plugins import HookContext
 
 from deployments import bare_names
+from tests.deployments.conftest import ROOT
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,13 @@ from deployments import bare_names
 )
 def test_only_a_name_without_a_slash_is_completed(typed, looked_up):
     assert bare_names.full_name(typed) == looked_up
+
+
+def test_the_installed_prefect_is_of_the_range_that_the_project_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (asked,) = [r for r in map(Requirement, project["dependencies"]) if r.name == "prefect"]
+    assert asked.specifier.contains(prefect.__version__)
+    assert {one.operator for one in asked.specifier} >= {">=", "<"}  # the plugin knows no others
 
 
 @pytest.mark.parametrize("client", [PrefectClient, SyncPrefectClient])

@@ -70,9 +70,12 @@ def test_the_environment_wins_then_the_file_then_a_secret_block(
     assert "SOMETHING_ELSE" not in os.environ
 
     of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))
-    lines = wait_for(
-        lambda: (read := client.read_logs(of_run)) and len(read) >= 2 and read, "log", seconds=30
-    )
+
+    def logged():
+        lines = client.read_logs(of_run)
+        return lines if "Finished" in "".join(line.message for line in lines) else None
+
+    lines = wait_for(logged, "log", seconds=30)
     log = "\n".join(line.message for line in lines) + capsys.readouterr().err
     assert "ZHIHU_SEARCH_KEYS is taken from a Prefect Secret block" in log
     assert "WIKIPEDIA_CONTACT is taken from .env" in log
