@@ -66,7 +66,8 @@ async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
             await _sample(training, step, missing, store)
             await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)
     groups = await asyncio.to_thread(store.finish, [q.question_id for q in questions])
-    metrics = rollout_metrics(groups) | usage(groups).metrics()
+    used = usage(groups)
+    metrics = rollout_metrics(groups) | used.metrics() | {"cost/search_usd": used.search_usd}
     metrics["time/rollout_seconds"] = time.monotonic() - started
     trajectories = sum(len(group.trajectories) for group in groups)
     return Rollout(

@@ -107,7 +107,7 @@ async def _apply_and_save(
         session.mark(state)
     finished = time.monotonic()
     billed = Usage(
-        search_usd=rollout.metrics["cost/search_usd"],
+        search_usd=rollout.metrics.get("search/cost_usd", 0.0),
         prompt_tokens=int(rollout.metrics["cost/prompt_tokens"]),
         sampled_tokens=int(rollout.metrics["cost/sampled_tokens"]),
         train_tokens=batch.tokens,
