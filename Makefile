@@ -27,6 +27,14 @@ test: install ## Run the tests
 test-learning: install ## Train with three seeds and check that the policy learns (slow)
 	$(BIN)/python -m pytest -m learning -s
 
+test-faults: install ## Kill and break a training at every point and start it again (slow)
+	$(BIN)/python -m pytest -m faults
+
+bench: install ## Measure: data preparation, search, warehouse
+	$(BIN)/python -m benchmarks.search
+	$(BIN)/python -m benchmarks.prepare
+	$(BIN)/python -m benchmarks.warehouse
+
 lint: install ## Check style and types (ruff, pyright)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,4 +50,4 @@ server: install ## Start the Prefect server; its UI is at http://127.0.0.1:4200
 clean: ## Remove prepared data and runs
 	rm -rf data runs
 
-.PHONY: help install demo test test-learning lint format server clean
+.PHONY: help install demo test test-learning test-faults bench lint format server clean

@@ -60,9 +60,7 @@ def _macros() -> str:
     for name, rate in DEFECTS.items():
         bounds[name] = (start, start + rate)
         start += rate
-    defects = "\n".join(
-        f"when draw < {end} then '{name}'" for name, (_, end) in bounds.items()
-    )
+    defects = "\n".join(f"when draw < {end} then '{name}'" for name, (_, end) in bounds.items())
     return f"""
     create macro word(seed, n) as ([{words}])[1 + (hash(seed, n) % {len(_WORDS.split())})::int];
     create macro phrase(seed) as concat_ws(' ', word(seed, 1), word(seed, 2), word(seed, 3));

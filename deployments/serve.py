@@ -11,17 +11,18 @@ from typing import Any
 import tasks  # noqa: F401  (settles Prefect's environment before Prefect is imported)
 
 # isort: split
+from flows.analyse_flow import analyse
+from flows.eval_flow import evaluate_checkpoints
+from flows.prepare_flow import prepare_data
+from flows.train_flow import train
+from flows.train_search_r1 import train_search_r1
+
 from prefect import Flow, serve
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import RunnerDeployment
 
 from deployments.catalog import CATALOG, HEARTBEAT_SECONDS, Entry
 from deployments.server import require_server
-from flows.analyse_flow import analyse
-from flows.eval_flow import evaluate_checkpoints
-from flows.prepare_flow import prepare_data
-from flows.train_flow import train
-from flows.train_search_r1 import train_search_r1
 
 FLOWS: tuple[Flow[..., Any], ...] = (
     train_search_r1,

@@ -3,12 +3,13 @@
 python flows/analyse_flow.py --run demo
 """
 
+from flows.settings_flow import main, settings_flow
+from tasks.analyse import load_warehouse, report
+
 from prefect import get_run_logger
 
-from flows.settings_flow import main, settings_flow
 from searchr1.config import AnalyseSettings
 from searchr1.runs import Run
-from tasks.analyse import load_warehouse, report
 
 
 @settings_flow(AnalyseSettings, name="analyse")

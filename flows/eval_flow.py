@@ -6,17 +6,18 @@ The base model is always evaluated with them. Questions that were answered befor
 policy in the same environment, are not asked again.
 """
 
+from flows.settings_flow import main, settings_flow
+from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
+from tasks.workbench import Evaluating, current_evaluating
+
 from prefect import get_run_logger
 
-from flows.settings_flow import main, settings_flow
 from searchr1.config import EvalSettings
 from searchr1.errors import SettingsError
 from searchr1.evaluation import Metric, items_from, summarise
 from searchr1.runs import Run
 from searchr1.trajectory_store import read_trajectories
 from searchr1.workbench import open_workbench, preflight
-from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
-from tasks.workbench import Evaluating, current_evaluating
 
 
 @settings_flow(EvalSettings, name="eval")

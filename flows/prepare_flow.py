@@ -1,10 +1,6 @@
 """Prepare the data: python flows/prepare_flow.py --source world"""
 
-from prefect import get_run_logger
-
 from flows.settings_flow import main, settings_flow
-from searchr1.config import PrepareSettings
-from searchr1.data.preparation import check_source
 from tasks.prepare import (
     clean_questions,
     fetch_raw,
@@ -13,6 +9,11 @@ from tasks.prepare import (
     summarise,
     verify_and_write,
 )
+
+from prefect import get_run_logger
+
+from searchr1.config import PrepareSettings
+from searchr1.data.preparation import check_source
 
 
 @settings_flow(PrepareSettings, name="prepare-data")

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from tasks.secrets import load_secrets
+
 from dotenv import find_dotenv, load_dotenv
 from prefect import Flow, flow
 from pydantic import BaseModel
 
 from searchr1.config import from_command_line, resolve
 from searchr1.errors import SearchR1Error
-from tasks.secrets import load_secrets
 
 S = TypeVar("S", bound=BaseModel)
 

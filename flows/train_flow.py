@@ -7,11 +7,16 @@ A run of the same name is taken up after its last finished step.
 
 import asyncio
 
+from flows.settings_flow import main, settings_flow
+from tasks.artifacts import TrainingArtifacts
+from tasks.rollout import rollout
+from tasks.update import initial_state, update
+from tasks.workbench import Training, current_training
+
 from prefect import get_run_logger
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
-from flows.settings_flow import main, settings_flow
 from searchr1.budget import check_max_cost, spent, why_stopped, would_pass
 from searchr1.config import OnCollapse, ServiceKind, TrainSettings, digest, identity
 from searchr1.data import BatchSchedule
@@ -22,10 +27,6 @@ from searchr1.runs import Run, StepRecord
 from searchr1.tracking import Tracker
 from searchr1.watchdog import collapse
 from searchr1.workbench import open_workbench, preflight
-from tasks.artifacts import TrainingArtifacts
-from tasks.rollout import rollout
-from tasks.update import initial_state, update
-from tasks.workbench import Training, current_training
 
 
 @settings_flow(TrainSettings, name="train")

@@ -7,14 +7,15 @@ Each stage is the flow of its own file, with the settings that it knows.
 
 from typing import Any
 
-from prefect import get_run_logger
-from pydantic import BaseModel
-
 from flows.analyse_flow import analyse
 from flows.eval_flow import evaluate_checkpoints
 from flows.prepare_flow import prepare_data
 from flows.settings_flow import main, settings_flow
 from flows.train_flow import check_settings, default_run_name, dry_run, train
+
+from prefect import get_run_logger
+from pydantic import BaseModel
+
 from searchr1.config import (
     AnalyseSettings,
     EvalSettings,

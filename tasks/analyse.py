@@ -3,12 +3,13 @@
 import asyncio
 from pathlib import Path
 
+from tasks.artifacts import artifact_key
+
 from prefect import task
 from prefect.artifacts import acreate_markdown_artifact
 
 from searchr1.report import build_report, headline, print_summary
 from searchr1.warehouse import load
-from tasks.artifacts import artifact_key
 
 
 @task(name="load-warehouse")

@@ -5,6 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tasks.progress import progress
+from tasks.retries import RETRIES
+from tasks.spoiled import refuse_spoiled
+from tasks.workbench import Evaluating, current_evaluating
+
 from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 from pydantic import BaseModel
@@ -19,10 +24,6 @@ from searchr1.runs import now
 from searchr1.trajectory import Group
 from searchr1.trajectory_store import read_trajectories
 from searchr1.workbench import limits, sampling_options
-from tasks.progress import progress
-from tasks.retries import RETRIES
-from tasks.spoiled import refuse_spoiled
-from tasks.workbench import Evaluating, current_evaluating
 
 BASE = "base"
 

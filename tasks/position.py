@@ -8,13 +8,14 @@ state and applying the stored trajectories of those steps again: nothing is samp
 import asyncio
 from typing import Any
 
+from tasks.workbench import Training
+
 from prefect import get_run_logger
 
 from searchr1.config import TrainSettings
 from searchr1.datum import Batch, build_batch
 from searchr1.policy import AdamSettings
 from searchr1.runs import StepRecord
-from tasks.workbench import Training
 
 
 def unsaved_ref(saved_state: str, updates: int) -> str:

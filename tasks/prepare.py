@@ -8,6 +8,9 @@ import asyncio
 import logging
 from typing import Any
 
+from tasks.progress import progress
+from tasks.retries import RETRIES
+
 from prefect import get_run_logger, task
 from prefect.artifacts import acreate_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -20,8 +23,6 @@ from searchr1.data.settings import DataSettings
 from searchr1.data.sources import RawData
 from searchr1.data.split import Splits, split_questions
 from searchr1.data.summary import summary_rows
-from tasks.progress import progress
-from tasks.retries import RETRIES
 
 OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, **RETRIES}
 

@@ -9,6 +9,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tasks.position import stand_at
+from tasks.progress import progress
+from tasks.retries import RETRIES
+from tasks.spoiled import refuse_spoiled
+from tasks.workbench import Training, current_training, reopening
+
 from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 from pydantic import BaseModel
@@ -19,11 +25,6 @@ from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.trajectory import Group, Question
 from searchr1.trajectory_store import TrajectoryStore
 from searchr1.workbench import limits, sampling_options
-from tasks.position import stand_at
-from tasks.progress import progress
-from tasks.retries import RETRIES
-from tasks.spoiled import refuse_spoiled
-from tasks.workbench import Training, current_training, reopening
 
 
 class Rollout(BaseModel):

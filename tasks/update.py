@@ -10,6 +10,11 @@ import asyncio
 import time
 from typing import Any
 
+from tasks.position import apply, last_saved, stand_at, unsaved_ref
+from tasks.retries import RETRIES
+from tasks.rollout import Rollout
+from tasks.workbench import Training, current_training, reopening
+
 from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 
@@ -19,10 +24,6 @@ from searchr1.metrics import batch_metrics
 from searchr1.policy import SavedWeights
 from searchr1.runs import StepRecord, now
 from searchr1.watchdog import finite, warnings, watchdog_metrics
-from tasks.position import apply, last_saved, stand_at, unsaved_ref
-from tasks.retries import RETRIES
-from tasks.rollout import Rollout
-from tasks.workbench import Training, current_training, reopening
 
 ROLLING_STATE_SECONDS = 14 * 24 * 3600
 """How long a state that is no checkpoint lives on the service: a run that rests longer has to go

@@ -132,6 +132,13 @@ def test_a_rate_that_never_varies_still_has_an_interval() -> None:
     assert summary.macro[Metric.EM].low < 0.9
 
 
+def test_shares_stay_between_zero_and_one() -> None:
+    items = [item(f"q{n}", "nq", em=n == 0) for n in range(4)]
+    for metric in (Metric.EM, Metric.F1, Metric.COVER_EM, Metric.VALID_FORMAT):
+        _, low, high = summarise(items).macro[metric]
+        assert 0.0 <= low <= high <= 1.0
+
+
 def test_the_same_items_give_the_same_interval_in_any_order() -> None:
     items = items_with({"nq": (6, 13), "popqa": (2, 9)})
     shuffled = random.Random(0).sample(items, len(items))

@@ -42,8 +42,9 @@ class EngineConfig:
     waits for training. 0 = 1024 on a CPU (fits its caches), 8192 on a GPU."""
     max_rows: int = 128
     """Sequences decoded at once for one set of weights; others wait their turn."""
-    cache_bytes: int = 1 << 30
-    """Key/value cache of one set of weights. Soft: a single long sequence may go over it."""
+    cache_bytes: int = 0
+    """Key/value cache of one set of weights: sequences wait when it is full, but a single one may
+    go over it. 0 = 1 GiB on a CPU, 30% of the free memory on a GPU."""
     merge_bytes: int = 1 << 30
     """float32 models up to this size are sampled from a copy with the LoRA weights merged in
     (faster); larger ones, and all others, through the LoRA layers."""

@@ -25,8 +25,9 @@ class Decoder(Protocol):
     reused_tokens: int
     """Prompt tokens whose keys and values were there already."""
 
-    def room(self, lengths: Sequence[int]) -> int:
-        """How many of the waiting prompts (by their lengths, in order) may join now."""
+    def room(self, active: Sequence[int], waiting: Sequence[int]) -> int:
+        """How many of the waiting sequences may join now, in order. Both lists give the lengths
+        that sequences may reach."""
         ...
 
     def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
@@ -43,20 +44,24 @@ class Decoder(Protocol):
         ...
 
 
-def make_decoder(base: ServedModel, model: nn.Module, max_rows: int, cache_bytes: int) -> Decoder:
+def make_decoder(base: ServedModel, model: nn.Module, max_rows: int) -> Decoder:
     """The best decoder for a variant of `base`; what works is found out once, on the base."""
-    if base.plain_attention is None:
-        base.plain_attention = _slots_agree(base)
-    if base.plain_attention:
-        return SlotDecoder(model, max_rows, cache_bytes, base.layers)
+    if base.slot_bytes is None:
+        with torch.inference_mode():
+            base.slot_bytes = _try_slots(base)
+    if base.slot_bytes:
+        return SlotDecoder(model, base.layers, max_rows, base.cache_bytes // base.slot_bytes)
     return PaddedDecoder(model, max_rows)
 
 
-def _slots_agree(base: ServedModel) -> bool:
-    """Try `SlotDecoder` on two short prompts and compare with the model's own cache."""
+def _try_slots(base: ServedModel) -> int:
+    """Run `SlotDecoder` on two short prompts and compare with the model's own cache.
+
+    Bytes that a token takes in it; 0 if it does not work with this model.
+    """
     if not base.full_attention_only:
-        return False
-    fast = SlotDecoder(base.base, 2, 1 << 30, base.layers)
+        return 0
+    fast = SlotDecoder(base.base, base.layers, 2, 1 << 20)
     reference = PaddedDecoder(base.base, 2)
     prompts = [[0, 1, 2, 3, 4], [1, 2, 3]]
     try:
@@ -64,6 +69,7 @@ def _slots_agree(base: ServedModel) -> bool:
         _, expected = reference.join([prompts[i] for i in order])
         pairs = [(first, expected), (fast.step([1, 2]), reference.step([1, 2]))]
     except Exception:  # boundary: foreign model code; whatever it raises, the other decoder works
-        return False
+        return 0
     tolerance = 1e-3 if base.dtype == torch.float32 else 0.5
-    return all(float((a.float() - b.float()).abs().max()) < tolerance for a, b in pairs)
+    agree = all(float((a.float() - b.float()).abs().max()) < tolerance for a, b in pairs)
+    return fast.bytes_per_token() if agree else 0

@@ -31,7 +31,6 @@ from searchr1.engine.trainer import (
     ForwardResult,
     TrainedModel,
     lora_weights,
-    new_checkpoint,
     shifted_back,
 )
 from searchr1.engine.wire import Forward, InitRun, OptimizeStep, Save, parse
@@ -148,12 +147,15 @@ class Engine:
         return await self.worker.run(lambda: _forward(model, payload, backward))
 
     def _build(self, run: TrainingRun, init: InitRun) -> TrainedModel:
-        if self.model(init.base_model) is not run.base:
-            message = f"The run was created for another model than {init.base_model!r}."
+        if self.model(init.base_model) is not run.base or init.source != run.source_uri:
+            message = "The run was created for another model or checkpoint than the event names."
             raise EngineError(Code.VALIDATION_FAILED, message)
-        if not init.checkpoint_uri:
+        if not run.source_uri:
             return TrainedModel(run.base, run.lora)
-        checkpoint, tensors = self.store.load(init.checkpoint_uri)
+        checkpoint, tensors = self.store.load(run.source_uri)
+        if self.model_of(checkpoint) is not run.base:
+            message = f"The checkpoint is of model {checkpoint.model_alias!r}, the run is not."
+            raise EngineError(Code.CHECKPOINT_INCOMPATIBLE, message)
         return TrainedModel.restore(
             run.base, run.lora, checkpoint, tensors, optimizer=init.load_optimizer
         )
@@ -161,8 +163,19 @@ class Engine:
     def _save(
         self, run: TrainingRun, model: TrainedModel, kind: Kind, save: Save
     ) -> dict[str, object]:
-        checkpoint = new_checkpoint(
-            new_cuid("ckpt"), run.cuid, kind, save.name, model, save.ttl_seconds, save.visibility
+        now = time.time()
+        checkpoint = Checkpoint(
+            cuid=new_cuid("ckpt"),
+            run=run.cuid,
+            kind=kind,
+            name=save.name,
+            model_alias=run.base.alias,
+            model_id=run.base.model_id,
+            lora=run.lora,
+            step=model.step,
+            created=now,
+            expires=None if save.ttl_seconds is None else now + save.ttl_seconds,
+            visibility=save.visibility,
         )
         size = model.save(self.store, checkpoint, overwrite=save.overwrite)
         return {

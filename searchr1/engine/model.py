@@ -73,8 +73,10 @@ class ServedModel:
         windowed = bool(window) and getattr(settings, "use_sliding_window", True) and not types
         self.full_attention_only = set(types) <= {"full_attention"} and not windowed
         """Whether the configuration shows nothing but plain attention."""
-        self.plain_attention: bool | None = None
-        """The same, tried out; None before the first use (see `decoder.make_decoder`)."""
+        self.slot_bytes: int | None = None
+        """Key/value cache of one token in a `SlotDecoder`; 0 if the model cannot use one; None
+        before this was tried (see `decoder.make_decoder`)."""
+        self._cache_bytes = config.cache_bytes
         self._merge_bytes = config.merge_bytes
         self._base: nn.Module | None = None
 
@@ -88,6 +90,14 @@ class ServedModel:
         )
         self._base = base = model.to(self.device).eval().requires_grad_(False)
         return base
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory that the key/value cache of one set of weights may take."""
+        if self._cache_bytes or self.device.type != "cuda":
+            return self._cache_bytes or 1 << 30
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return int(0.3 * free)
 
     def copy(self) -> nn.Module:
         """A module tree of its own that shares every tensor with the base."""

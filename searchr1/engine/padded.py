@@ -25,8 +25,8 @@ class PaddedDecoder:
         self._cache: Any = None
         self._mask = torch.zeros(0, 0, dtype=torch.long)
 
-    def room(self, lengths: Sequence[int]) -> int:
-        return 0 if self.rows else min(self._max_rows, len(lengths))
+    def room(self, active: Sequence[int], waiting: Sequence[int]) -> int:
+        return 0 if self.rows else min(self._max_rows, len(waiting))
 
     def join(self, prompts: Sequence[list[int]]) -> tuple[list[int], Tensor]:
         if self.rows:

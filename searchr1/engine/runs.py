@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from searchr1.engine.config import KEPT_RESULTS
 from searchr1.engine.errors import Code, EngineError
@@ -101,12 +102,12 @@ class Event:
         return view
 
 
-class Outcome:
-    """What executing an event gives: its result and the tokens that it worked on."""
+class Outcome(NamedTuple):
+    """What executing an event gives."""
 
-    def __init__(self, result: dict[str, object], tokens: int = 0) -> None:
-        self.result = result
-        self.tokens = tokens
+    result: dict[str, object]
+    tokens: int = 0
+    """Tokens that it worked on."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,6 +119,7 @@ class TrainingRun(Record):
     base: ServedModel
     lora: LoraSettings
     source_uri: str
+    """State that the run starts from; empty for a fresh one."""
     restore_optimizer: bool
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     model: TrainedModel | None = None
@@ -162,7 +164,7 @@ class TrainingRun(Record):
         if self.task is not None:
             self.task.cancel()
         error = EngineError(Code.RUN_ENDED, f"Run {self.cuid} ended before this event was done.")
-        for event in self.events.values():
+        for event in list(self.events.values()):
             if not event.finished.is_set():
                 self._finish(event, EventStatus.FAILED, error=error)
         self.model = None

@@ -26,6 +26,16 @@ from searchr1.engine.wire import SampleRequest
 
 logger = logging.getLogger(__name__)
 
+COUNTERS = (
+    "requests",
+    "sequences",
+    "decode_steps",  # forward passes that added one token to each row of a batch
+    "decoded_rows",  # rows in all of them
+    "largest_batch",  # most rows in one of them
+    "prompt_tokens_computed",
+    "prompt_tokens_reused",
+)
+
 
 class WeightsKey(NamedTuple):
     """Which weights: a base model, and a checkpoint of it (empty URI = the base itself)."""
@@ -79,6 +89,11 @@ class SampleJob:
         self.stop_window = longest + 4 if longest else 0
 
     @property
+    def full_length(self) -> int:
+        """Tokens that a sequence of this request may reach, with its prompt."""
+        return len(self.prompt) + self.max_new
+
+    @property
     def scores_prompt(self) -> bool:
         """Whether logprobs of the prompt are wanted."""
         return self.request.return_prompt_logprobs or self.request.topk_prompt_logprobs > 0
@@ -126,10 +141,11 @@ class Batch:
     def busy(self) -> bool:
         return bool(self.waiting or self.rows)
 
-    def step(self) -> None:
-        """Let waiting rows join, then add one token to every row."""
+    def step(self) -> int:
+        """Add one token to every row, then let waiting rows join; how many were decoded."""
         self.used = time.monotonic()
         self._drop_cancelled()
+        decoded = len(self.rows)
         if self.rows:
             logits = self.decoder.step([row.tokens[-1] for row in self.rows])
             self._extend(self.rows, logits)
@@ -137,10 +153,15 @@ class Batch:
         for index in reversed(range(len(self.rows))):
             if self.rows[index].stop_reason:
                 self._remove(index)
+        return decoded
 
     def _admit(self) -> None:
-        waiting = list(self.waiting)
-        count = self.decoder.room([len(row.job.prompt) for row in waiting]) if waiting else 0
+        if not self.waiting:
+            return
+        active, waiting = (
+            [row.job.full_length for row in rows] for rows in (self.rows, self.waiting)
+        )
+        count = self.decoder.room(active, waiting)
         if count:
             new = [self.waiting.popleft() for _ in range(count)]
             order, logits = self.decoder.join([row.job.prompt for row in new])
@@ -204,9 +225,7 @@ class Sampler:
         self._inbox: deque[SampleJob] = deque()
         self._batches: dict[WeightsKey, Batch] = {}
         """In the order of last use; the first is the next to be served or forgotten."""
-        self.counters = dict.fromkeys(
-            ("decode_steps", "decoded_rows", "sequences", "requests", "largest_batch"), 0
-        )
+        self.counters = dict.fromkeys(COUNTERS, 0)
 
     def submit(self, job: SampleJob) -> None:
         """Queue a request. From any thread."""
@@ -230,13 +249,13 @@ class Sampler:
         batch = self._batches[key] = self._batches.pop(key)
         try:
             with torch.inference_mode():
-                batch.step()
+                decoded = batch.step()
         except Exception as error:  # boundary: one batch's failure must not stop the engine
             self._fail(key, error)
             return
-        self.counters["decode_steps"] += 1
-        self.counters["decoded_rows"] += len(batch.rows)
-        self.counters["largest_batch"] = max(self.counters["largest_batch"], len(batch.rows))
+        self.counters["decode_steps"] += decoded > 0
+        self.counters["decoded_rows"] += decoded
+        self.counters["largest_batch"] = max(self.counters["largest_batch"], decoded)
 
     def forget_idle(self) -> None:
         """Free weights and caches that nobody used for a while, or that are too many."""
@@ -245,25 +264,31 @@ class Sampler:
         oldest = time.monotonic() - WEIGHTS_IDLE_SECONDS
         for place, key in enumerate(idle):
             if place < surplus or self._batches[key].used < oldest:
-                del self._batches[key]
+                self._drop(key)
 
     def metrics(self) -> dict[str, int]:
         """Counters since the start, and what is in memory now."""
-        decoders = [batch.decoder for batch in list(self._batches.values())]
-        return {
-            **self.counters,
-            "weights_in_memory": len(decoders),
-            "rows_active": sum(decoder.rows for decoder in decoders),
-            "prompt_tokens_computed": sum(decoder.computed_tokens for decoder in decoders),
-            "prompt_tokens_reused": sum(decoder.reused_tokens for decoder in decoders),
-        }
+        metrics = {**self.counters, "weights_in_memory": len(self._batches), "rows_active": 0}
+        for batch in list(self._batches.values()):
+            metrics["rows_active"] += batch.decoder.rows
+            metrics["prompt_tokens_computed"] += batch.decoder.computed_tokens
+            metrics["prompt_tokens_reused"] += batch.decoder.reused_tokens
+        return metrics
+
+    def _drop(self, key: WeightsKey) -> Batch:
+        """Take a batch out of memory; its counts stay."""
+        batch = self._batches.pop(key)
+        self.counters["prompt_tokens_computed"] += batch.decoder.computed_tokens
+        self.counters["prompt_tokens_reused"] += batch.decoder.reused_tokens
+        return batch
 
     def _take(self, job: SampleJob) -> None:
         try:
             if job.key not in self._batches:
                 base, model = self._load(job.key)
-                decoder = make_decoder(base, model, self._config.max_rows, self._config.cache_bytes)
-                self._batches[job.key] = Batch(model, decoder)
+                self._batches[job.key] = Batch(
+                    model, make_decoder(base, model, self._config.max_rows)
+                )
                 self.forget_idle()
             batch = self._batches[job.key]
             if job.scores_prompt:
@@ -298,7 +323,7 @@ class Sampler:
         if not isinstance(error, EngineError):
             logger.exception("A batch failed")
             error = EngineError(Code.INTERNAL_ERROR, "The engine failed; its log says why.")
-        batch = self._batches.pop(key)
+        batch = self._drop(key)
         for job in {id(row.job): row.job for row in [*batch.rows, *batch.waiting]}.values():
             if not job.cancelled:
                 job.done(error)

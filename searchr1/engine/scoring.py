@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from searchr1.engine.model import logits_at
 
+CHUNK = 512
+"""Prompt places whose logprobs over the whole vocabulary are held at once."""
+
 
 def micro_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Indices grouped by length so that each group, padded, stays within `max_tokens`.
@@ -63,10 +66,14 @@ def prompt_logprobs(
         return [None], [None] if top_k else []
     ids = torch.tensor([tokens], device=device)
     logits = logits_at(model, lambda hidden: hidden[0, :-1], input_ids=ids, use_cache=False)
-    logprobs = torch.log_softmax(logits[:, :vocab_size].float(), dim=-1)
-    chosen = logprobs.gather(1, ids[0, 1:, None])[:, 0].tolist()
-    if not top_k:
-        return [None, *chosen], []
-    values, best = logprobs.topk(min(top_k, vocab_size), dim=-1)
-    pairs = zip(best.tolist(), values.tolist(), strict=True)
-    return [None, *chosen], [None, *(list(zip(i, v, strict=True)) for i, v in pairs)]
+    chosen: list[float | None] = [None]
+    best: list[list[tuple[int, float]] | None] = [None] if top_k else []
+    chunks = zip(logits[:, :vocab_size].split(CHUNK), ids[0, 1:].split(CHUNK), strict=True)
+    for part, targets in chunks:
+        logprobs = torch.log_softmax(part.float(), dim=-1)
+        chosen += logprobs.gather(1, targets[:, None])[:, 0].tolist()
+        if top_k:
+            values, places = logprobs.topk(min(top_k, vocab_size), dim=-1)
+            for row, value in zip(places.tolist(), values.tolist(), strict=True):
+                best.append(list(zip(row, value, strict=True)))
+    return chosen, best

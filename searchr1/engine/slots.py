@@ -89,7 +89,8 @@ class SlotDecoder:
     its new tokens go through the model. Equal prompts that join together are computed once.
     """
 
-    def __init__(self, model: nn.Module, max_rows: int, cache_bytes: int, layers: int) -> None:
+    def __init__(self, model: nn.Module, layers: int, max_rows: int, cache_tokens: int) -> None:
+        """`cache_tokens` is what all slots together may hold (see `room`)."""
         self.rows = 0
         self.stored: list[list[int]] = []
         """For each slot, the tokens whose keys and values it holds."""
@@ -98,7 +99,7 @@ class SlotDecoder:
         self.reused_tokens = 0
         self._model = model
         self._max_rows = max_rows
-        self._cache_bytes = cache_bytes
+        self._cache_tokens = cache_tokens
         self._layers = [_SlotLayer(self) for _ in range(layers)]
         self._cache = Cache(layers=list(self._layers))
         self._argument = cache_argument(model)
@@ -109,12 +110,12 @@ class SlotDecoder:
         self.first = self.last = self.length = 0
         self.at_rows = self.at_positions = torch.zeros(0, dtype=torch.long)
 
-    def room(self, lengths: Sequence[int]) -> int:
-        count, longest = 0, max((len(self.stored[i]) for i in range(self.rows)), default=0)
-        for length in lengths:
+    def room(self, active: Sequence[int], waiting: Sequence[int]) -> int:
+        count, longest = 0, max(active, default=0)
+        for length in waiting:
             longest = max(longest, length)
             rows = self.rows + count + 1
-            if rows > min(self._max_rows, max(1, self._affordable(_rounded(longest)))):
+            if rows > min(self._max_rows, max(1, self._cache_tokens // _rounded(longest))):
                 break
             count += 1
         return count
@@ -241,7 +242,7 @@ class SlotDecoder:
 
     def _may_grow(self) -> bool:
         slots = 2 * len(self.stored)
-        return slots <= 2 * self._max_rows and self._affordable(self.capacity) >= slots
+        return slots <= min(self._max_rows, self._cache_tokens // self.capacity)
 
     def _grow(self) -> None:
         """Twice as many slots."""
@@ -251,12 +252,8 @@ class SlotDecoder:
         """Make every slot hold `length` tokens; unused slots go where memory would not do."""
         capacity = _rounded(length)
         if capacity > self.capacity:
-            slots = min(len(self.stored), max(self.rows, self._affordable(capacity)))
+            slots = min(len(self.stored), max(self.rows, self._cache_tokens // capacity))
             self._resize(slots, capacity)
-
-    def _affordable(self, capacity: int) -> int:
-        """Slots of that length that fit into the memory granted."""
-        return self._cache_bytes // max(1, capacity * self._bytes_per_token())
 
     def _resize(self, slots: int, capacity: int) -> None:
         for layer in self._layers:
@@ -276,8 +273,8 @@ class SlotDecoder:
         stored[one], stored[other] = stored[other], stored[one]
         used[one], used[other] = used[other], used[one]
 
-    def _bytes_per_token(self) -> int:
-        """Keys and values of one token in all layers; 0 until the first pass has shown it."""
+    def bytes_per_token(self) -> int:
+        """Keys and values of one token in all layers; 0 before the first pass."""
         return sum(
             2 * layer.keys.shape[1] * layer.keys.shape[3] * layer.keys.element_size()
             for layer in self._layers

@@ -5,7 +5,6 @@ micro-batches, so that sampling gets its turn.
 """
 
 import math
-import time
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
@@ -118,7 +117,12 @@ class TrainedModel:
                 message = "A gradient is not finite; the gradients of this event were dropped."
                 raise EngineError(Code.NON_FINITE_GRADIENT, message)
             self._gradients = _add(self._gradients, gradients)
-        counted = sum(self._counts(datum, payload) for datum in payload.data)
+        entropy = name == "cross_entropy"
+        counted = sum(
+            target != IGNORED and (not entropy or coefficient != 0)
+            for sample in samples
+            for target, coefficient in zip(sample.targets, sample.coefficient, strict=True)
+        )
         return ForwardResult(logprobs, float(loss_sum), counted, sum(lengths))
 
     def optimize(self, params: AdamParams) -> dict[str, float]:
@@ -186,17 +190,6 @@ class TrainedModel:
         live = [c if t != IGNORED else 0.0 for c, t in zip(coefficient, targets, strict=True)]
         return Sample(tokens, targets, live, old)
 
-    @staticmethod
-    def _counts(datum: Datum, payload: Forward) -> int:
-        """Places that count for the mean, as the SDK counts them."""
-        start = 1 if payload.auto_shift else 0
-        weights = datum.weights if payload.loss.type == "cross_entropy" else None
-        return sum(
-            target != IGNORED and (weights is None or weights[place] != 0.0)
-            for place, target in enumerate(datum.target_ids)
-            if place >= start
-        )
-
     def _batch_loss(
         self, batch: "_Batch", name: str, config: dict[str, float], backward: bool
     ) -> tuple[Tensor, Tensor]:
@@ -245,23 +238,6 @@ def lora_weights(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def shifted_back(logprobs: list[float]) -> list[float]:
     """Logprobs of an auto-shifted datum, aligned with its `target_ids` again."""
     return [0.0, *logprobs[:-1]]
-
-
-def new_checkpoint(
-    cuid: str,
-    run: str,
-    kind: Kind,
-    name: str,
-    model: TrainedModel,
-    ttl: int | None,
-    visibility: str,
-) -> Checkpoint:
-    """The header of a checkpoint about to be written."""
-    now = time.time()
-    return Checkpoint(
-        cuid, run, kind, name, model.base.alias, model.base.model_id, model.settings, model.step,
-        now, None if ttl is None else now + ttl, visibility,
-    )  # fmt: skip
 
 
 def _add(total: list[Tensor] | None, new: Any) -> list[Tensor]:

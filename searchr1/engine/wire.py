@@ -101,6 +101,11 @@ class InitRun(BaseModel):
     checkpoint_uri: str | None = None
     load_optimizer: bool = False
 
+    @property
+    def source(self) -> str:
+        """The checkpoint to start from; empty for none."""
+        return self.checkpoint_uri or ""
+
 
 class Datum(BaseModel):
     """One training sample of T tokens; every list has T items."""

@@ -41,6 +41,9 @@ RATES = frozenset(
 )
 """Metrics that are yes or no on an item, so that a count of them is binomial."""
 
+SHARES = RATES | {Metric.F1}
+"""Metrics between 0 and 1."""
+
 COLUMNS = tuple(metric for metric in Metric if metric is not Metric.SEARCH_SUCCESS)
 """Metrics that are a plain mean over items; search success is a ratio of two sums."""
 

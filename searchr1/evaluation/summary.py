@@ -2,13 +2,14 @@
 
 Interval by kind: a rate over one sample a question has Wilson's; every other value has the
 stratified bootstrap of `searchr1.evaluation.intervals`. A bootstrap cannot see what never
-happened, so a rate that is 0 or 1 in every question gets Wilson's interval even as a macro.
+happened, so a share that is 0 or 1 in every question gets Wilson's interval even as a macro.
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from searchr1.evaluation.intervals import (
 from searchr1.evaluation.items import (
     COLUMNS,
     RATES,
+    SHARES,
     Item,
     Metric,
     by_question,
@@ -101,52 +103,50 @@ def pass_at_k(right: int, samples: int, k: int) -> float:
     return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
 
 
-def _rate_without_variation(values: np.ndarray) -> bool:
-    return bool(values.min() == values.max() and values.min() in (0.0, 1.0))
+class _Estimates(NamedTuple):
+    """Estimates of several metrics, each list aligned with them."""
+
+    macro: list[Estimate]
+    overall: list[Estimate]
+    by_source: dict[str, list[Estimate]]
+
+
+def _estimate(
+    metric: Metric, values: np.ndarray, value: float, draws: np.ndarray, *, counts: bool
+) -> Estimate:
+    """`value`, made from question values [Q], with its interval: Wilson's where `values` are
+    counts of a yes-or-no metric or a share never varies, else from bootstrap `draws` [B]."""
+    constant = bool(values.min() == values.max() and values[0] in (0.0, 1.0))
+    if (counts and metric in RATES) or (constant and metric in SHARES):
+        return wilson(round(float(values.sum())), len(values))
+    estimate = percentile_interval(value, draws)
+    if metric in SHARES:
+        return Estimate(value, max(estimate.low, 0.0), min(estimate.high, 1.0))
+    return estimate
 
 
 def _estimates(
-    strata: dict[str, np.ndarray], rates: Sequence[bool], single: bool, seed: int
-) -> tuple[list[Estimate], list[Estimate], dict[str, list[Estimate]]]:
-    """Macro, overall and per-source estimates of the C rows of `strata` (arrays [C, Q]).
-    `rates` [C] says which are yes or no on an item; `single` that a question has one sample."""
+    strata: dict[str, np.ndarray], metrics: Sequence[Metric], *, counts: bool, seed: int
+) -> _Estimates:
+    """Estimates from question values, by source arrays [C, Q] whose rows are `metrics`. `counts`
+    says that a question has one sample, so that yes-or-no metrics are counts of questions."""
     sizes = np.array([values.shape[1] for values in strata.values()])
     means = np.stack([values.mean(axis=1) for values in strata.values()])
     resampled = resampled_means(list(strata.values()), seed)
     pooled = np.concatenate(list(strata.values()), axis=1)
-    weights = sizes / sizes.sum()
-    macro, overall = [], []
-    by_source: dict[str, list[Estimate]] = {source: [] for source in strata}
-    for column, rate in enumerate(rates):
-
-        def bounded(estimate: Estimate, rate: bool = rate) -> Estimate:
-            value, low, high = estimate
-            return Estimate(value, max(low, 0.0), min(high, 1.0)) if rate else estimate
-
-        def exact(values: np.ndarray) -> Estimate:
-            return wilson(round(float(values.sum())), len(values))
-
-        draws = resampled[:, column]
-        everything = pooled[column]
-        flat = rate and _rate_without_variation(everything)
-        macro.append(
-            exact(everything)
-            if flat
-            else bounded(percentile_interval(means[:, column].mean(), draws.mean(axis=0)))
-        )
-        overall.append(
-            exact(everything)
-            if flat or (rate and single)
-            else bounded(percentile_interval(everything.mean(), weights @ draws))
-        )
-        for row, (source, values) in enumerate(strata.items()):
-            binomial = rate and (single or _rate_without_variation(values[column]))
-            by_source[source].append(
-                exact(values[column])
-                if binomial
-                else bounded(percentile_interval(means[row, column], draws[row]))
+    found = _Estimates([], [], {source: [] for source in strata})
+    for column, metric in enumerate(metrics):
+        values, draws = pooled[column], resampled[:, column]
+        value = float(means[:, column].mean())
+        found.macro.append(_estimate(metric, values, value, draws.mean(axis=0), counts=False))
+        value, weighted = float(values.mean()), sizes @ draws / sizes.sum()
+        found.overall.append(_estimate(metric, values, value, weighted, counts=counts))
+        for row, (source, its) in enumerate(strata.items()):
+            value = float(means[row, column])
+            found.by_source[source].append(
+                _estimate(metric, its[column], value, draws[row], counts=counts)
             )
-    return macro, overall, by_source
+    return found
 
 
 def _search_success(items: Sequence[Item], seed: int) -> tuple[Estimate, dict[str, Estimate]]:
@@ -202,8 +202,8 @@ def _pass_at(items: Sequence[Item], samples: int, seed: int) -> dict[int, Estima
             if len(group) >= k
         }
         if values:
-            macro, _, _ = _estimates(grouped(values, sources), [True], False, seed)
-            found[k] = macro[0]
+            strata = grouped(values, sources)
+            found[k] = _estimates(strata, [Metric.EM], counts=False, seed=seed).macro[0]
     return found
 
 
@@ -240,11 +240,10 @@ def summarise(items: Sequence[Item], seed: int = 0) -> Summary:
     by_source = {source: dict.fromkeys(Metric, UNKNOWN) for source in sorted(stop_reasons)}
     strata = grouped(means, sources)
     if strata:
-        rates = [metric in RATES for metric in COLUMNS]
-        macros, overalls, per_source = _estimates(strata, rates, samples == 1, seed)
-        macro.update(zip(COLUMNS, macros, strict=True))
-        overall.update(zip(COLUMNS, overalls, strict=True))
-        for source, estimates in per_source.items():
+        found = _estimates(strata, COLUMNS, counts=samples == 1, seed=seed)
+        macro.update(zip(COLUMNS, found.macro, strict=True))
+        overall.update(zip(COLUMNS, found.overall, strict=True))
+        for source, estimates in found.by_source.items():
             by_source[source].update(zip(COLUMNS, estimates, strict=True))
     if items:
         success, success_by_source = _search_success(items, seed)

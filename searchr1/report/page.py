@@ -25,7 +25,14 @@ from searchr1.report.figures import draw_figures
 from searchr1.report.headline import series_headline
 from searchr1.report.packing import compact_json, pack, script_json
 from searchr1.report.scores import Series, read_series
-from searchr1.report.tables import COMPARISON, behaviour_rows, comparison_row, detail_rows
+from searchr1.report.tables import (
+    BY_SOURCE,
+    COMPARISON,
+    behaviour_rows,
+    comparison_row,
+    detail_rows,
+    source_rows,
+)
 from searchr1.report.tokens import Decoder, TokenTexts, local_tokenizer
 from searchr1.report.training import CHARTS, Chart, Training, read_training
 from searchr1.report.viewer import DETAIL_CHARACTERS, read_viewer
@@ -190,6 +197,8 @@ def _table(series: Series) -> dict[str, Any]:
         "rows": [comparison_row(one) for one in series.all],
         "policies": [one.label for one in series.all],
         "details": detail_rows(series, intervals=True),
+        "source_columns": BY_SOURCE,
+        "sources": [(one.label, source_rows(one)) for one in series.all],
     }
 
 

@@ -79,6 +79,38 @@ def _percent(estimate: Estimate) -> str:
     return percent(estimate.value)
 
 
+_BY_SOURCE: tuple[tuple[str, Metric, Callable[[Estimate], str]], ...] = (
+    ("EM %", Metric.EM, percent_interval),
+    ("EM % (published)", Metric.EM_SQUAD, percent_interval),
+    ("F1 %", Metric.F1, percent_interval),
+    ("cover EM %", Metric.COVER_EM, percent_interval),
+    ("format %", Metric.VALID_FORMAT, percent_interval),
+    ("searches", Metric.SEARCHES, lambda estimate: number(estimate.value)),
+    ("turns", Metric.TURNS, lambda estimate: number(estimate.value)),
+    ("tokens", Metric.TOKENS, lambda estimate: number(estimate.value, 0)),
+    ("no search %", Metric.NO_SEARCH, _percent),
+    ("searches ok %", Metric.SEARCH_SUCCESS, _percent),
+)
+BY_SOURCE = ("source", "questions", *(name for name, _, _ in _BY_SOURCE), "ended")
+
+
+def source_rows(one: Scored) -> list[list[str]]:
+    """Every measure of one policy by source, in the columns of `BY_SOURCE`."""
+    summary = one.summary
+    return [
+        [
+            source,
+            str(summary.sizes.get(source, 0)),
+            *(show(values[metric]) for _, metric, show in _BY_SOURCE),
+            ", ".join(
+                f"{reason.replace('_', ' ')} {count}"
+                for reason, count in summary.stop_reasons_by_source[source].items()
+            ),
+        ]
+        for source, values in summary.by_source.items()
+    ]
+
+
 _BEHAVIOUR: tuple[tuple[str, tuple[tuple[str, str, bool], ...]], ...] = (
     (
         "Queries",

@@ -1,5 +1,6 @@
 """Build the warehouse, or bring it up to date."""
 
+import hashlib
 import json
 import logging
 import shutil
@@ -17,8 +18,6 @@ from searchr1.warehouse.sources import Kind, Source, find_sources
 WAREHOUSE = "warehouse.duckdb"
 """Name of the file in the folder of runs."""
 
-_SCHEMA_VERSION = 1
-"""Raised with every change of tables or load scripts; an older file is then rebuilt."""
 _BATCH_BYTES = 64_000_000
 """Parquet bytes read in one transaction; bounds memory."""
 _MEMORY_LIMIT = "1GB"
@@ -66,7 +65,7 @@ def _loaded_files(path: Path) -> dict[str, tuple[int, int]] | None:
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
             version = connection.execute("SELECT version FROM schema_version").fetchone()
-            if version != (_SCHEMA_VERSION,):
+            if version != (_schema_version(),):
                 return None
             rows = connection.execute("SELECT file, size, modified FROM loaded_files").fetchall()
     except duckdb.Error as error:
@@ -120,7 +119,7 @@ def _update(
         with _transaction(connection):  # one write to the disk instead of one a comment
             connection.execute(_script("tables.sql"))
             connection.execute(
-                "INSERT INTO schema_version VALUES ($version)", {"version": _SCHEMA_VERSION}
+                "INSERT INTO schema_version VALUES ($version)", {"version": _schema_version()}
             )
     else:
         _remove(connection, [source.file for source in sources] + list(gone))
@@ -255,6 +254,13 @@ def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 def _script(name: str) -> str:
     return resources.files("searchr1.warehouse").joinpath(name).read_text(encoding="utf-8")
+
+
+def _schema_version() -> str:
+    """Digest of everything that decides what is in the tables, so that a file made by other
+    scripts is built again."""
+    scripts = ("macros.sql", "tables.sql", *(f"load/{kind}.sql" for kind in Kind))
+    return hashlib.sha256("".join(map(_script, scripts)).encode()).hexdigest()[:16]
 
 
 def view_names() -> list[str]:

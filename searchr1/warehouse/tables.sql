@@ -1,8 +1,8 @@
 -- The warehouse's tables.
 
-CREATE TABLE schema_version (version INTEGER);
-COMMENT ON TABLE schema_version IS 'Of the tables here; a file of another version is built again.';
-COMMENT ON COLUMN schema_version.version IS 'The one number.';
+CREATE TABLE schema_version (version VARCHAR);
+COMMENT ON TABLE schema_version IS 'Of tables and load scripts; a file of another version is built again.';
+COMMENT ON COLUMN schema_version.version IS 'Their digest.';
 
 CREATE TABLE loaded_files (
     file VARCHAR PRIMARY KEY,

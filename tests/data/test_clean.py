@@ -90,6 +90,14 @@ def test_ids_may_repeat_across_sources_but_not_within_one(tmp_path: Path) -> Non
     assert [reason for _, reason in reasons(found)] == [RejectReason.REPEATED_ID]
 
 
+def test_an_id_may_be_in_train_and_in_test(tmp_path: Path) -> None:
+    paths = [
+        write_jsonl(tmp_path / "train.jsonl", [row(0, question="One?")]),
+        write_jsonl(tmp_path / "test.jsonl", [row(0, question="Another?")]),
+    ]
+    assert not len(clean([RawFile(path, path.stem, "x") for path in paths]).rejected)
+
+
 def test_a_row_is_rejected_for_one_reason_only(tmp_path: Path) -> None:
     values = [row(0, question="", golden_answers=[]), row(0, question="", golden_answers=[])]
     assert reasons(cleaned(tmp_path, values)) == [

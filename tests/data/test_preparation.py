@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -252,6 +253,7 @@ def test_the_world_brings_its_corpus_and_a_balanced_evaluation_set(tmp_path: Pat
     assert set(documents[0]) == {"document_id", "title", "text"}
     titles = {document["title"] for document in documents}
     for question in load_questions(tmp_path / "data", "dev70"):
+        assert re.fullmatch(r"(one|two)_hop:[0-9a-f]{12}", question.question_id)
         assert any(title in question.question for title in titles)
 
 

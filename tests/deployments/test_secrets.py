@@ -3,6 +3,8 @@
 import asyncio
 import os
 
+from tasks.secrets import VARIABLES, load_secrets
+
 import pytest
 from prefect import flow
 from prefect.blocks.system import Secret
@@ -10,7 +12,6 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.context import FlowRunContext
 
 from searchr1.errors import SettingsError
-from tasks.secrets import VARIABLES, load_secrets
 from tests.deployments.conftest import wait_for
 
 

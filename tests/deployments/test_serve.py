@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import StateType
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling
 
 from deployments.catalog import CATALOG
@@ -55,10 +55,10 @@ def test_parameters_and_watch_work_with_a_bare_name(served, client, prefect):
     assert runs_of(client, "prepare-data")[0].parameters == {"source": "world"}
 
 
-def test_an_unknown_bare_name_is_not_found(served, prefect):
-    ended = prefect("deployment", "run", "no-such-flow")
-    assert ended.status == 1
-    assert "Deployment 'no-such-flow' not found" in ended.output
+def test_bare_names_are_looked_up_and_unknown_ones_not_found(served, client):
+    assert client.read_deployment_by_name("analyse").name == "analyse"
+    with pytest.raises(ObjectNotFound):
+        client.read_deployment_by_name("no-such-flow")
 
 
 def test_a_wrong_parameter_is_refused_before_a_run_is_made(served, client):

@@ -75,7 +75,7 @@ def test_slots_equal_plain_forward_passes_for_any_coming_and_going(
     served: ServedModel, seed: int
 ) -> None:
     rng = random.Random(seed)
-    decoder = SlotDecoder(served.base, 12, 1 << 30, served.layers)
+    decoder = SlotDecoder(served.base, served.layers, 12, 1 << 20)
     checked = Checked(served.base, decoder)
 
     def prompt() -> list[int]:
@@ -98,7 +98,7 @@ def test_slots_equal_plain_forward_passes_for_any_coming_and_going(
 
 @torch.no_grad()
 def test_the_next_turn_computes_only_its_new_tokens(served: ServedModel) -> None:
-    decoder = SlotDecoder(served.base, 8, 1 << 30, served.layers)
+    decoder = SlotDecoder(served.base, served.layers, 8, 1 << 20)
     checked = Checked(served.base, decoder)
     checked.join([[1, 2, 3, 4], [9, 8, 7]])
     checked.step([5, 6])
@@ -111,7 +111,7 @@ def test_the_next_turn_computes_only_its_new_tokens(served: ServedModel) -> None
 
 @torch.no_grad()
 def test_equal_prompts_are_computed_once(served: ServedModel) -> None:
-    decoder = SlotDecoder(served.base, 8, 1 << 30, served.layers)
+    decoder = SlotDecoder(served.base, served.layers, 8, 1 << 20)
     checked = Checked(served.base, decoder)
     checked.join([[1, 2, 3]] * 4 + [[4, 5]])
     assert decoder.computed_tokens == 5
@@ -120,16 +120,20 @@ def test_equal_prompts_are_computed_once(served: ServedModel) -> None:
 
 @torch.no_grad()
 def test_memory_bounds_the_rows_but_one_always_goes(served: ServedModel) -> None:
-    decoder = SlotDecoder(served.base, 8, 1, served.layers)
-    assert decoder.room([10]) == 1
+    decoder = SlotDecoder(served.base, served.layers, 8, 2 * 128)
+    assert decoder.room([], [100, 100, 100]) == 2
+    assert decoder.room([], [100, 200, 100]) == 1
+    assert decoder.room([], [1000]) == 1
     checked = Checked(served.base, decoder)
     checked.join([[1, 2, 3]])
-    assert decoder.room([10]) == 0
+    assert decoder.room([100], [100, 100]) == 1
+    assert decoder.room([200], [100]) == 0
+    for _ in range(200):
+        checked.step([1])
     checked.remove(0)
-    assert decoder.room([10, 10]) == 1
     checked.join([[3, 2, 1]])
-    roomy = SlotDecoder(served.base, 3, 1 << 30, served.layers)
-    assert roomy.room([5] * 10) == 3
+    roomy = SlotDecoder(served.base, served.layers, 3, 1 << 20)
+    assert roomy.room([], [5] * 10) == 3
 
 
 def hybrid() -> PreTrainedConfig:
@@ -189,11 +193,11 @@ def test_every_architecture_gets_a_decoder_that_equals_plain_forward_passes(
     AutoModelForCausalLM.from_config(make_config()).save_pretrained(tmp_path / "model")
     make_tokenizer(tmp_path / "model")
     served = ServedModel(name, tmp_path / "model", EngineConfig(home=tmp_path, models={}))
-    decoder = make_decoder(served, served.base, 8, 1 << 30)
+    decoder = make_decoder(served, served.base, 8)
     assert isinstance(decoder, expected)
     checked = Checked(served.base, decoder)
     for _ in range(2):
-        assert decoder.room([12, 3, 7]) == 3
+        assert decoder.room([], [12, 3, 7]) == 3
         checked.join([list(range(12)), [5, 4, 3], [7] * 7])
         for turn in range(6):
             checked.step([turn, turn + 1, turn + 2])

@@ -1,6 +1,7 @@
 """One stage for all tests of a session, and the undisturbed trainings that they are held against."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -43,8 +44,10 @@ def undisturbed(stage: Stage) -> Callable[..., Outcome]:
         if settings not in known:
             name = f"undisturbed-{len(known)}"
             stage.engine.meet(None)
+            before = len(stage.engine.log())
             stage.finish(name, *settings)
-            known[settings] = outcome(stage, name)
+            requests = len(stage.engine.log()) - before
+            known[settings] = replace(outcome(stage, name), requests=requests)
             assert all(record["datums"] for record in known[settings].ledger if record["step"])
         return known[settings]
 
@@ -52,6 +55,8 @@ def undisturbed(stage: Stage) -> Callable[..., Outcome]:
 
 
 import os  # DEV
+
+
 @pytest.fixture(scope="session")  # DEV
 def prefect_server():  # DEV
     yield {**os.environ, "PREFECT_HOME": "/tmp/fdev/home", "PREFECT_API_URL": "http://127.0.0.1:4888/api", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": "1"}  # DEV

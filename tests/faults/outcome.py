@@ -14,8 +14,11 @@ from searchr1.runs import Run
 from searchr1.trajectory import Trajectory
 from tests.faults.stage import Stage
 
-TIMES = ("time/", "search/latency")
-"""Beginnings of the names of metrics that are measured in seconds."""
+BY_CHANCE = ("time/", *(f"search/{name}" for name in ("latency", "waited", "requests", "join")))
+"""Beginnings of the names of metrics that depend on time: two equal queries that meet on their
+way to the search server are one request."""
+SEARCH_BY_CHANCE = {"seconds", "waited", "requests", "joined"}
+"""The same in the record of a turn or search."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,17 @@ class Outcome:
     """Adapter and Adam state at the end."""
     checkpoint: dict[str, np.ndarray]
     """The sampler weights of the last checkpoint."""
+    requests: int = 0
+    """How many the engine got, background traffic apart."""
+
+    def assert_equal(self, other: "Outcome") -> None:
+        """Both trainings came to the same."""
+        assert self.ledger == other.ledger
+        assert self.trajectories == other.trajectories
+        for ours, theirs in ((self.weights, other.weights), (self.checkpoint, other.checkpoint)):
+            assert ours.keys() == theirs.keys()
+            for name, values in ours.items():
+                np.testing.assert_array_equal(values, theirs[name], err_msg=name)
 
 
 def outcome(stage: Stage, name: str) -> Outcome:
@@ -61,7 +75,7 @@ def trajectories(run: Run, step: int, policy_ref: str | None) -> list[Trajectory
 
 def _comparable(record: dict[str, Any]) -> dict[str, Any]:
     metrics = {
-        name: value for name, value in record["metrics"].items() if not name.startswith(TIMES)
+        name: value for name, value in record["metrics"].items() if not name.startswith(BY_CHANCE)
     }
     same = ("step", "saved", "state_size", "digest", "question_ids", "datums", "updated")
     return {
@@ -73,7 +87,7 @@ def _comparable(record: dict[str, Any]) -> dict[str, Any]:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if k != "seconds"}
+        return {k: _timeless(v) for k, v in value.items() if k not in SEARCH_BY_CHANCE}
     return [_timeless(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 

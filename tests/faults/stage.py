@@ -29,7 +29,7 @@ START_SECONDS = 180.0
 RUN_SECONDS = 280.0
 SETTINGS = (
     *("--profile", "local", "--policy-service", "pytrio", "--swanlab-mode", "disabled"),
-    *("--max-steps", "3", "--save-every", "3", "--questions-per-batch", "2", "--group-size", "4"),
+    *("--max-steps", "3", "--save-every", "3", "--questions-per-batch", "2", "--group-size", "8"),
     *("--search-backend", "retriever", "--search-cache", "off", "--search-attempts", "4"),
     *("--service-retry-seconds", "4", "--sample-timeout", "20", "--seed", "5"),
 )
@@ -43,7 +43,7 @@ class FaultyEngine:
         self.home = home
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.starts = 0
+        self._met = 0
         self._log = home / "requests.jsonl"
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch)
@@ -65,7 +65,6 @@ class FaultyEngine:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with (self.home / "engine.log").open("ab") as log:
             while not self._stopping.is_set():
-                self.starts += 1
                 process = subprocess.Popen(
                     command, cwd=ROOT, env=environment, stdout=log, stderr=log
                 )
@@ -88,6 +87,7 @@ class FaultyEngine:
     def meet(self, fault: Fault | None) -> None:
         """From now on, meet this fault and no other; counting begins anew."""
         self.wait()
+        self._met = len(self.log())
         values = json.dumps(fault.to_json() if fault else None)
         httpx.put(f"{self.url}/harness", content=values, timeout=60).raise_for_status()
 
@@ -97,6 +97,10 @@ class FaultyEngine:
             return []
         rows = [json.loads(line) for line in self._log.read_text().splitlines()]
         return [row for row in rows if row["kind"] not in BACKGROUND]
+
+    def hits(self) -> int:
+        """How many requests the fault at hand has hit."""
+        return sum(row["hit"] for row in self.log()[self._met :])
 
     def file(self, uri: str) -> Path:
         """Where the weights at a URI lie."""

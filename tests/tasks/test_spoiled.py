@@ -1,12 +1,13 @@
 """When too much failed for outside reasons, the step is tried again with what is sound."""
 
+from tasks.spoiled import refuse_spoiled
+
 import pytest
 
 from searchr1.policy_errors import PolicyUnavailable
 from searchr1.search import SearchOutage
 from searchr1.trajectory import Group, Question, StopReason
 from searchr1.trajectory_store import TrajectoryStore
-from tasks.spoiled import refuse_spoiled
 from tests.trajectories import group, search, trajectory
 
 SOUND = group(1.0, 0.0)

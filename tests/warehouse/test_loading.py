@@ -326,7 +326,7 @@ def test_a_damaged_warehouse_or_one_of_another_version_is_built_again(runs_dir: 
     load(runs_dir)
     assert contents(runs_dir) == whole
     with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE schema_version SET version = -1")
+        connection.execute("UPDATE schema_version SET version = 'other'")
         connection.execute("DELETE FROM trajectories")
     load(runs_dir)
     assert contents(runs_dir) == whole
