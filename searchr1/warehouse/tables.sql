@@ -212,6 +212,10 @@ COMMENT ON COLUMN trajectories.file IS 'Parquet file that also holds its tokens 
 
 CREATE TABLE turns (
     trajectory_id UBIGINT,
+    run VARCHAR,
+    phase VARCHAR,
+    step INTEGER,
+    evaluation VARCHAR,
     turn INTEGER,
     kind VARCHAR,
     token_start INTEGER,
@@ -221,6 +225,10 @@ CREATE TABLE turns (
 );
 COMMENT ON TABLE turns IS 'One row an assistant turn.';
 COMMENT ON COLUMN turns.trajectory_id IS 'Trajectory it belongs to.';
+COMMENT ON COLUMN turns.run IS 'Name of the run.';
+COMMENT ON COLUMN turns.phase IS 'train or evaluation.';
+COMMENT ON COLUMN turns.step IS 'Step, as in trajectories.';
+COMMENT ON COLUMN turns.evaluation IS 'Name of the evaluation, NULL in training.';
 COMMENT ON COLUMN turns.turn IS 'Number of the turn, from 0.';
 COMMENT ON COLUMN turns.kind IS 'call, answer or invalid.';
 COMMENT ON COLUMN turns.token_start IS 'Position of its first token.';
@@ -230,6 +238,10 @@ COMMENT ON COLUMN turns.seconds IS 'Time to sample it.';
 
 CREATE TABLE searches (
     trajectory_id UBIGINT,
+    run VARCHAR,
+    phase VARCHAR,
+    step INTEGER,
+    evaluation VARCHAR,
     search INTEGER,
     turn INTEGER,
     query VARCHAR,
@@ -251,6 +263,10 @@ CREATE TABLE searches (
 );
 COMMENT ON TABLE searches IS 'One row a search.';
 COMMENT ON COLUMN searches.trajectory_id IS 'Trajectory it belongs to.';
+COMMENT ON COLUMN searches.run IS 'Name of the run.';
+COMMENT ON COLUMN searches.phase IS 'train or evaluation.';
+COMMENT ON COLUMN searches.step IS 'Step, as in trajectories.';
+COMMENT ON COLUMN searches.evaluation IS 'Name of the evaluation, NULL in training.';
 COMMENT ON COLUMN searches.search IS 'Number of the search in its trajectory, from 0.';
 COMMENT ON COLUMN searches.turn IS 'Turn that called for it.';
 COMMENT ON COLUMN searches.query IS 'What was searched for.';

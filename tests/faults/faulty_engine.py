@@ -169,10 +169,13 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     name, folder = options.model
-    config = EngineConfig(options.home, {name: Path(folder)}, options.key, device="cpu")
-    app = FaultyApp(create_app(config), options.home / "requests.jsonl")
+    config = EngineConfig(options.home, {name: Path(folder)}, options.key, "cpu", max_rows=1)
+    app = create_app(config)
+    # Sequences that are decoded together, or go on from stored keys and values, change each
+    # other's last bits: one at a time from its beginning, each is the same whatever else goes on.
+    app.state.engine.models[name].slot_bytes = 0
     uvicorn.run(
-        app,
+        FaultyApp(app, options.home / "requests.jsonl"),
         port=options.port,
         lifespan="on",
         log_level="warning",

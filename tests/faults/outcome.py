@@ -77,7 +77,7 @@ def _comparable(record: dict[str, Any]) -> dict[str, Any]:
     metrics = {
         name: value for name, value in record["metrics"].items() if not name.startswith(BY_CHANCE)
     }
-    same = ("step", "saved", "state_size", "digest", "question_ids", "datums", "updated")
+    same = ("step", "saved", "digest", "question_ids", "datums", "updated")
     return {
         **{name: record[name] for name in same},
         "checkpoint": bool(record["sampler_weights"]),

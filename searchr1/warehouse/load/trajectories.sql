@@ -5,6 +5,7 @@ CREATE OR REPLACE TEMP TABLE new_searches AS
 WITH asked AS (
     SELECT
         trajectory_number(batch.file, question_id, "index") AS trajectory_id,
+        batch.run, batch.phase, batch.step, batch.evaluation,
         words(plain(question)) AS question_words,
         -- Yes and no stand in any text, and so prove nothing.
         list_filter(
@@ -19,7 +20,7 @@ WITH asked AS (
 ),
 called AS (
     SELECT
-        trajectory_id,
+        trajectory_id, run, phase, step, evaluation,
         question_words,
         plain_answers,
         queries,
@@ -37,7 +38,7 @@ read AS (
 ),
 judged AS (
     SELECT
-        trajectory_id,
+        trajectory_id, run, phase, step, evaluation,
         number,
         s,
         own_words,
@@ -62,7 +63,7 @@ judged AS (
     FROM read
 )
 SELECT
-    trajectory_id,
+    trajectory_id, run, phase, step, evaluation,
     (number - 1)::INTEGER AS search,
     s.turn AS turn,
     s.query AS query,
@@ -92,12 +93,16 @@ INSERT INTO turns
 WITH taken AS (
     SELECT
         trajectory_number(batch.file, question_id, "index") AS trajectory_id,
+        batch.run, batch.phase, batch.step, batch.evaluation,
         unnest(turns) AS t,
         generate_subscripts(turns, 1) AS number
     FROM read_parquet(getvariable('paths'), filename = 'source_path') AS parquet
     JOIN batch ON batch.path = parquet.source_path
 )
-SELECT trajectory_id, (number - 1)::INTEGER, t.kind, t.start, t."end", t.text, t.seconds FROM taken;
+SELECT
+    trajectory_id, run, phase, step, evaluation,
+    (number - 1)::INTEGER, t.kind, t.start, t."end", t.text, t.seconds
+FROM taken;
 
 INSERT INTO trajectories
 WITH searched AS (
