@@ -94,7 +94,8 @@ def _rows(split: str, source: str, count: int) -> str:
             case flaw
                 when 'no_answer' then [null, '', ' ']
                 when 'answers_only_in_reward_model' then null
-                when 'list_written_as_text' then ['[''' || array_to_string(plain, ''', ''') || ''']']
+                when 'list_written_as_text'
+                then ['[''' || array_to_string(plain, ''', ''') || ''']']
                 when 'empty_and_missing_in_list' then list_append(list_append(plain, ''), null)
                 else plain
             end as golden_answers,

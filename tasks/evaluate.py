@@ -128,6 +128,7 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
                 on_group=keep,
                 max_in_flight=settings.batch_size,
             )
+    if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
         await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share)
     groups = await asyncio.to_thread(store.finish, [q.question_id for q in bench.questions])
     searches = [s for group in groups for t in group.trajectories for s in t.searches]

@@ -89,7 +89,7 @@ class Flows:
             text=True,
         )
 
-    def run(self, flow: str, *arguments: str, status: int = 0, seconds: float = 240) -> str:
+    def run(self, flow: str, *arguments: str, status: int = 0, seconds: float = 600) -> str:
         """Run a flow to its end, expect its exit status, return what it printed."""
         process = self.start(flow, *arguments)
         try:

@@ -1,7 +1,7 @@
 """`clean_answers` for whole columns.
 
-Regular values (text, lists of text) are cleaned in DuckDB; values of an odd shape, few in
-practice, go through `clean_answers` itself. The result is `clean_answers`'s either way.
+DuckDB finds the values that are in order as they stand, nearly all in practice; the others go
+through `clean_answers` itself. The result is `clean_answers`'s either way.
 """
 
 import json
@@ -32,30 +32,24 @@ def clean_answer_column(column: AnswerColumn) -> pa.Table:
     connection.register("raw", raw)
     connection.execute(
         f"""
-        create temp table split as
-        select *, texts is null or len(list_filter(texts, lambda t: written(t))) > 0 as odd
+        create temp table judged as
+        select *, coalesce(
+            len(list_filter(texts, lambda t: t is null or irregular(t))) = 0
+            and len(list_distinct(texts)) = len(texts), false) as in_order
         from (select row, value, {_texts(column)} as texts from raw where value is not null)
         """
     )
-    plain = connection.sql(
-        """
-        select row, list_filter(texts, lambda t, i: list_position(texts, t) = i) as answers
-        from (
-            select row,
-                list_filter(list_transform(texts, lambda t: fold(t)), lambda t: t <> '') as texts
-            from split where not odd
-        )
-        where len(texts) > 0
-        """
+    in_order = connection.sql(
+        "select row, texts as answers from judged where in_order and len(texts) > 0"
     ).to_arrow_table()
-    odd = connection.sql("select row, value from split where odd").to_arrow_table().to_pydict()
-    cleaned = {
-        row: clean_answers(json.loads(value) if column.is_json else value)
-        for row, value in zip(odd["row"], odd["value"], strict=True)
-    }
-    found = {row: answers for row, answers in cleaned.items() if answers}
-    irregular = pa.table({"row": list(found), "answers": list(found.values())}, ROW_ANSWERS)
-    return pa.concat_tables([plain.cast(ROW_ANSWERS), irregular])
+    odd = connection.sql("select row, value from judged where not in_order").to_arrow_table()
+    found: dict[int, list[str]] = {}
+    for item in odd.to_pylist():
+        value = json.loads(item["value"]) if column.is_json else item["value"]
+        if answers := clean_answers(value):
+            found[item["row"]] = answers
+    cleaned = pa.table({"row": list(found), "answers": list(found.values())}, ROW_ANSWERS)
+    return pa.concat_tables([in_order.cast(ROW_ANSWERS), cleaned])
 
 
 def _texts(column: AnswerColumn) -> str:

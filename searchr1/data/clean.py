@@ -93,7 +93,7 @@ _TIDY_TABLE = """
 create temp table tidy (
     file int, split varchar, row bigint, readable boolean, source varchar, id varchar,
     question varchar, answers varchar[], key varchar, question_id varchar,
-    content ubigint, identity ubigint
+    same_question ubigint, same_id ubigint
 );
 create temp table rejected (file int, row bigint, reason varchar)
 """
@@ -101,13 +101,13 @@ create temp table rejected (file int, row bigint, reason varchar)
 # The two hashes find the few rows that need a closer look; they decide nothing.
 _TIDY = """
 insert into tidy
-select *, hash(split, source, key, list_sort(answers)), hash(split, question_id)
+select *, hash(split, source, key), hash(split, question_id)
 from (
     select *, question_key(question), concat(source, ':', id) as question_id
     from (
         select $file, $split as split, row, readable,
-            coalesce(nullif(fold(source), ''), $source) as source,
-            coalesce(nullif(fold(id), ''), left(sha256(question || answers::varchar), 16))
+            coalesce(nullif(trim(source), ''), $source) as source,
+            coalesce(nullif(trim(id), ''), left(sha256(question || answers::varchar), 16))
                 as id,
             fold(question) as question, answers
         from raw
@@ -130,7 +130,9 @@ insert into rejected
 with sound as (from tidy anti join rejected using (file, row))
 select file, row, 'duplicate'
 from sound
-where content in (select content from sound group by content having count(*) > 1)
+where same_question in (
+    select same_question from sound group by same_question having count(*) > 1
+)
 qualify row_number() over (
     partition by split, source, key, list_sort(answers) order by id, question, answers, file, row
 ) > 1
@@ -141,7 +143,7 @@ insert into rejected
 with sound as (from tidy anti join rejected using (file, row))
 select file, row, 'repeated_id'
 from sound
-where identity in (select identity from sound group by identity having count(*) > 1)
+where same_id in (select same_id from sound group by same_id having count(*) > 1)
 qualify row_number() over (
     partition by split, question_id order by question, answers, file, row
 ) > 1

@@ -20,23 +20,25 @@ class Splits(NamedTuple):
     """Question sets by name, and the questions that train shares with test."""
 
     sets: dict[str, pa.Table]
-    """train, test, dev70, dev500; each by SCHEMA and sorted by question id."""
+    """train, test, dev70, dev500; each by SCHEMA."""
     overlap: int
     """Training questions that are evaluation questions too, compared by `question_key`."""
 
 
 def split_questions(questions: pa.Table, drop_overlap: bool) -> Splits:
-    """Split clean `questions` (by `searchr1.data.clean.CLEAN_SCHEMA`) into the question sets;
-    with `drop_overlap`, without the training questions that are evaluation questions too."""
+    """Split clean `questions` (by `searchr1.data.clean.CLEAN_SCHEMA`) into the question sets,
+    which keep their order; with `drop_overlap`, without the training questions that are
+    evaluation questions too."""
+    numbered = questions.append_column("row", pa.array(range(len(questions)), pa.int32()))
     connection = connect()
-    connection.register("questions", questions)
+    connection.register("questions", numbered)
     connection.execute(
         """
         create temp table train as
-        select *, key in (select key from questions where split = 'test') as shared
+        select row, key in (select key from questions where split = 'test') as shared
         from questions where split = 'train';
         create temp table test as
-        select *, row_number() over (
+        select row, source, row_number() over (
             partition by source
             order by sha256(concat_ws(chr(10), $seed, source, question)), question_id
         ) as rank
@@ -45,23 +47,22 @@ def split_questions(questions: pa.Table, drop_overlap: bool) -> Splits:
         {"seed": str(EVALUATION_SEED)},
     )
 
-    def table(name: str, condition: str = "true") -> pa.Table:
-        columns = ", ".join(SCHEMA.names)
-        found = connection.sql(
-            f"select {columns} from {name} where {condition} order by question_id"
-        )
-        return found.to_arrow_table().cast(SCHEMA)
+    def taken(rows: str) -> pa.Table:
+        chosen = connection.sql(f"select row from {rows} order by row").to_arrow_table()
+        return questions.select(SCHEMA.names).take(chosen["row"])
 
-    overlap = connection.execute("select count(*) from train where shared").fetchall()[0][0]
-    counts = dict(connection.execute("select source, count(*) from test group by all").fetchall())
-    sets = {"train": table("train", "not shared" if drop_overlap else "true")}
-    sets["test"] = table("test")
+    shared = connection.sql("select count(*) from train where shared").fetchall()[0][0]
+    counts = dict(connection.sql("select source, count(*) from test group by all").fetchall())
+    sets = {
+        "train": taken("train where not shared" if drop_overlap else "train"),
+        "test": taken("test"),
+    }
     for name, size in EVALUATION_SIZES.items():
         quotas = even_quotas(counts, size)
-        quota = pa.table({"source": list(quotas), "quota": list(quotas.values())})
-        connection.register("quotas", quota.cast(_QUOTAS))
-        sets[name] = table("test join quotas using (source)", "rank <= quota")
-    return Splits(sets, overlap)
+        quota = pa.table({"source": list(quotas), "quota": list(quotas.values())}, _QUOTAS)
+        connection.register("quotas", quota)
+        sets[name] = taken("test join quotas using (source) where rank <= quota")
+    return Splits(sets, shared)
 
 
 _QUOTAS = pa.schema([("source", pa.string()), ("quota", pa.int64())])

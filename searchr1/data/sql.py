@@ -17,7 +17,8 @@ create macro fold(t) as case
     then trim(regexp_replace(t, '[ {_ODD_SPACE}]+', ' ', 'g'), ' ')
     else t
 end;
-create macro written(t) as regexp_matches(t, '^[ {_ODD_SPACE}]*([\[{{]|array\()');
+create macro irregular(t) as
+    regexp_matches(t, '[{_ODD_SPACE}]|  |^ | $|^$|^[\[{{]|^array\(');
 create macro question_key(t) as
     trim(regexp_replace(lower(nfc_normalize(t)), ' ?[^ \pL\pM\pN][^\pL\pM\pN]*', ' ', 'g'), ' ');
 """
@@ -34,7 +35,8 @@ def connect() -> duckdb.DuckDBPyConnection:
     """A connection of one's own, with temporary tables of its own, and these functions of text:
 
     - `fold`: white space folded and trimmed, as `searchr1.data.answers.fold` does;
-    - `written`: whether it may be a list or dict written as text, as `may_be_written_value`;
+    - `irregular`: whether it is no answer as it stands: empty, not folded, or maybe a list or
+      dict written as text (`searchr1.data.answers.may_be_written_value`);
     - `question_key`: letters, marks and digits of folded text in lower case, everything else one
       space. Two questions with the same key are the same question.
     """

@@ -48,7 +48,7 @@ class EngineConfig:
     merge_bytes: int = 1 << 30
     """float32 models up to this size are sampled from a copy with the LoRA weights merged in
     (faster); larger ones, and all others, through the LoRA layers."""
-    idle_weights: int = 4
+    idle_weights: int = 2
     """Sets of weights without work that stay in memory for the next request."""
 
 
@@ -60,8 +60,9 @@ SAMPLING_IDLE_SECONDS = 24 * 3600
 """A sampling run (which sends no heartbeat) that was not used for so long is forgotten."""
 RECORD_SECONDS = 24 * 3600
 """How long an ended session or run can still be looked up."""
-WEIGHTS_IDLE_SECONDS = 900
-"""Sampler weights that were not used for so long leave memory; the next request loads them."""
+WEIGHTS_IDLE_SECONDS = 120
+"""Sampler weights (and their cache) that were not used for so long leave memory; the next request
+loads them again."""
 REAP_SECONDS = 30
 """How often the above is checked."""
 LONG_POLL_SECONDS = 25

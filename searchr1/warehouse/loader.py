@@ -55,6 +55,11 @@ def rebuild(runs_dir: Path) -> Path:
 def _exclusive(runs_dir: Path) -> Iterator[None]:
     runs_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(runs_dir / f".{WAREHOUSE}.lock"):
+        # Whoever holds the lock is alone, so what lies there is of a load that was killed.
+        for left_over in runs_dir.glob(f".{WAREHOUSE}.*.part*"):
+            left_over.unlink()
+        for left_over in runs_dir.glob(f".{WAREHOUSE}.*.spill"):
+            shutil.rmtree(left_over)
         yield
 
 
@@ -126,7 +131,8 @@ def _update(
     for kind in Kind:
         wanted = [source for source in sources if source.kind is kind]
         if kind is Kind.TRAJECTORIES:
-            described = connection.execute("SELECT run, evaluation FROM evaluations").fetchall()
+            rows = connection.execute("SELECT run, evaluation FROM evaluations").fetchall()
+            described = set(rows)
             wanted = [s for s in wanted if not s.evaluation or (s.run, s.evaluation) in described]
         for batch in _batches(wanted):
             _load_readable(connection, kind, batch)
@@ -257,9 +263,10 @@ def _script(name: str) -> str:
 
 
 def _schema_version() -> str:
-    """Digest of everything that decides what is in the tables, so that a file made by other
-    scripts is built again."""
-    scripts = ("macros.sql", "tables.sql", *(f"load/{kind}.sql" for kind in Kind))
+    """Digest of all scripts, so that a file made by others is built again."""
+    scripts = ["macros.sql", "tables.sql"]
+    scripts += [f"load/{kind}.sql" for kind in Kind]
+    scripts += [f"views/{name}.sql" for name in view_names()]
     return hashlib.sha256("".join(map(_script, scripts)).encode()).hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 -- The warehouse's tables.
 
 CREATE TABLE schema_version (version VARCHAR);
-COMMENT ON TABLE schema_version IS 'Of tables and load scripts; a file of another version is built again.';
+COMMENT ON TABLE schema_version IS 'Of the scripts that made this file; one of another version is built again.';
 COMMENT ON COLUMN schema_version.version IS 'Their digest.';
 
 CREATE TABLE loaded_files (

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from searchr1.data.answers import fold, may_be_written_value
+from searchr1.data.answers import clean_answers, fold, may_be_written_value
 from searchr1.data.sql import connect
 
 SPACES = [chr(code) for code in range(sys.maxunicode) if chr(code).isspace()]
@@ -29,8 +29,9 @@ def test_fold_is_pythons() -> None:
     assert apply("fold", TEXTS) == [fold(text) for text in TEXTS]
 
 
-def test_written_is_pythons() -> None:
-    assert apply("written", TEXTS) == [may_be_written_value(fold(text)) for text in TEXTS]
+def test_what_is_not_irregular_is_an_answer_as_it_stands() -> None:
+    regular = [clean_answers(text) == [text] and not may_be_written_value(text) for text in TEXTS]
+    assert apply("irregular", TEXTS) == [not value for value in regular]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One stage for all tests of a session, and the undisturbed trainings that they are held against."""
+"""One stage for all tests of a session, and the undisturbed trainings to compare with."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -59,4 +59,11 @@ import os  # DEV
 
 @pytest.fixture(scope="session")  # DEV
 def prefect_server():  # DEV
-    yield {**os.environ, "PREFECT_HOME": "/tmp/fdev/home", "PREFECT_API_URL": "http://127.0.0.1:4888/api", "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": "1"}  # DEV
+    yield {
+        **os.environ,
+        "PREFECT_HOME": "/tmp/fdev/home",
+        "PREFECT_API_URL": "http://127.0.0.1:4888/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "OMP_NUM_THREADS": "1",
+    }  # DEV

@@ -3,7 +3,7 @@
 A request has a kind:
 
     sample                          a sampling request
-    submit:forward_backward         an event (also init_run, optimize_step, save_state, save_weights)
+    submit:forward_backward         an event; also init_run, optimize_step, save_state, save_weights
     poll:forward_backward           the question how that event stands
     control:POST training-runs      anything else below /api, by method and resource
     heartbeat, telemetry, probe     background traffic, which no kill point counts

@@ -218,3 +218,16 @@ def test_a_terminated_training_can_be_started_again(
     assert process.returncode != 0
     go_on(stage, name)
     outcome(stage, name).assert_equal(expected)
+
+
+@pytest.mark.faults
+def test_killed_before_it_has_looked_at_groups_that_an_outage_spoiled_it_samples_them_anew(
+    stage: Stage, undisturbed: Undisturbed
+) -> None:
+    expected = undisturbed()
+    process = stage.start("spoiled")
+    stage.engine.meet(Fault(Action.STATUS, "sample", count=10_000, status=503))
+    stage.kill_when(process, lambda: len(stored_groups(stage, "spoiled", 1)) == 2)
+    stage.engine.meet(None)
+    stage.finish("spoiled")
+    outcome(stage, "spoiled").assert_equal(expected)

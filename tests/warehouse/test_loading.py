@@ -379,6 +379,16 @@ def test_a_failed_load_leaves_the_old_warehouse(
     assert leftovers == []
 
 
+def test_what_a_killed_load_left_behind_is_removed(runs_dir: Path) -> None:
+    part = runs_dir / f".{WAREHOUSE}.0123abcd.part"
+    spill = runs_dir / f".{WAREHOUSE}.0123abcd.spill"
+    for left_over in (part, part.with_name(f"{part.name}.wal")):
+        left_over.write_bytes(b"half")
+    spill.mkdir()
+    load(runs_dir)
+    assert [path.name for path in runs_dir.glob(f".{WAREHOUSE}.*")] == [f".{WAREHOUSE}.lock"]
+
+
 def test_every_table_column_and_view_is_documented(runs_dir: Path) -> None:
     load(runs_dir)
     with open_warehouse(runs_dir) as connection:
