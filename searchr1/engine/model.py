@@ -225,7 +225,7 @@ def cache_argument(model: nn.Module) -> str:
 def _with_lora(tree: nn.Module, settings: LoraSettings, targets: Sequence[str]) -> PeftModel:
     config = LoraConfig(
         r=settings.rank,
-        lora_alpha=settings.rank,
+        lora_alpha=2 * settings.rank,
         lora_dropout=0.0,
         target_modules=list(targets),
         fan_in_fan_out=any(isinstance(tree.get_submodule(name), Conv1D) for name in targets),

@@ -153,7 +153,7 @@ def _read_scored(connection: duckdb.DuckDBPyConnection, run: str) -> list[Scored
         """
         SELECT evaluation, checkpoint, step, question_set, samples, temperature,
             environment_fingerprint, question_ids_digest, forced_mixed,
-            strftime(started_at, '%Y-%m-%dT%H:%M:%S')
+            coalesce(strftime(started_at, '%Y-%m-%dT%H:%M:%S'), '')
         FROM evaluations WHERE run = $run ORDER BY evaluation
         """,
         {"run": run},

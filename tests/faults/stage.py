@@ -26,7 +26,7 @@ from tests.search.loopback import Loopback, Reply, Request, ok
 
 KEY = "key-of-the-faults"
 START_SECONDS = 180.0
-RUN_SECONDS = 280.0
+RUN_SECONDS = 600.0
 SETTINGS = (
     *("--profile", "local", "--policy-service", "pytrio", "--swanlab-mode", "disabled"),
     *("--max-steps", "3", "--save-every", "3", "--questions-per-batch", "2", "--group-size", "8"),

@@ -16,7 +16,7 @@ from searchr1.runs import read_jsonl
 from tests.faults.outcome import Outcome, outcome
 from tests.faults.stage import RUN_SECONDS, Stage
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 PADDING = 1 << 18
 """Bytes; larger than any other file that a training writes."""
 

@@ -21,8 +21,12 @@ from tests.faults.fault import ENGINE, Action, Fault, When
 from tests.faults.outcome import Outcome, finished_queries, outcome
 from tests.faults.stage import Stage
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 Undisturbed = Callable[..., Outcome]
+
+
+CONNECTING = 3
+"""Requests by which the SDK connects: key, versions, session."""
 
 
 class Victim(StrEnum):
@@ -108,7 +112,7 @@ def test_when_the_engine_is_killed_after_saving_a_state_the_flow_goes_on_by_itse
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("resume_every", [1, 2, 3])
+@pytest.mark.parametrize("resume_every", [1, 2])
 @pytest.mark.parametrize(
     ("fault", "victim"),
     [
@@ -135,8 +139,6 @@ def test_a_kill_at_any_part_of_a_step_changes_nothing(
     settings = ("--resume-every", str(resume_every))
     expected = undisturbed(*settings)
     name = f"part-{fault.kind}-{fault.nth}-{resume_every}".translate({ord(c): "-" for c in ": "})
-    if resume_every > 1 and "save_state" in fault.kind:
-        fault = replace(fault, nth=min(fault.nth, 2))  # states 0 and 2 or 3 are all that there are
     after_a_kill(stage, name, fault, victim, *settings).assert_equal(expected)
 
 
@@ -149,8 +151,10 @@ def test_a_kill_at_a_point_drawn_by_a_seed_changes_nothing(
     settings = ("--resume-every", str(draw.choice([1, 1, 2])))
     expected = undisturbed(*settings)
     nth = draw.randint(1, expected.requests - 3)  # the last ones tidy up and say good-bye
-    fault = kill_at("*", nth, draw.choice(list(When)))
     victim = draw.choice(list(Victim))
+    if victim is Victim.ENGINE:
+        nth = max(nth, CONNECTING + 1)  # a flow that cannot connect at all ends with a message
+    fault = kill_at("*", nth, draw.choice(list(When)))
     after_a_kill(stage, f"seed-{seed}", fault, victim, *settings).assert_equal(expected)
 
 

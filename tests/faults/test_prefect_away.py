@@ -13,7 +13,7 @@ from tests.conftest import Flows
 from tests.faults.outcome import Outcome, outcome
 from tests.faults.stage import RUN_SECONDS, Stage
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 AWAY_SECONDS = 25
 
 

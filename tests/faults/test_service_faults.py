@@ -9,7 +9,7 @@ from tests.faults.fault import Action, Fault, When
 from tests.faults.outcome import Outcome, outcome
 from tests.faults.stage import Stage
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 Undisturbed = Callable[..., Outcome]
 
 REQUESTS = {

@@ -295,6 +295,27 @@ def test_a_torn_evaluation_waits_for_its_description(runs_dir: Path) -> None:
     assert steps == [(3,)]
 
 
+def test_odd_values_become_unknown_and_block_nothing(runs_dir: Path) -> None:
+    """Settings change over the years; one strange run must not close the warehouse."""
+    description = runs_dir / "first" / "run.json"
+    run = json.loads(description.read_text())
+    run["created_at"] = "yesterday"
+    run["settings"]["group_size"] = "many"
+    description.write_text(json.dumps(run))
+    ledger = runs_dir / "first" / "ledger.jsonl"
+    odd = {"step": 3, "time": "noon", "metrics": {"note": "text"}, "question_ids": None}
+    with ledger.open("a") as file:
+        file.write(json.dumps(odd) + "\n" + json.dumps({"step": "last"}) + "\n[]\n")
+    load(runs_dir)
+    with open_warehouse(runs_dir) as connection:
+        runs = connection.execute("SELECT run, created_at, group_size FROM runs").fetchall()
+        steps = connection.execute(
+            "SELECT step, time, metrics FROM steps WHERE run = 'first' AND step = 3"
+        ).fetchall()
+    assert ("first", None, None) in runs
+    assert steps == [(3, None, {"note": None})]
+
+
 def test_parts_of_unfinished_steps_are_not_loaded(runs_dir: Path) -> None:
     load(runs_dir)
     before = counts(runs_dir)

@@ -3,13 +3,13 @@ INSERT INTO runs
 SELECT
     batch.run,
     content ->> '$.run_id',
-    (content ->> '$.created_at')::TIMESTAMP,
+    TRY_CAST(content ->> '$.created_at' AS TIMESTAMP),
     content ->> '$.settings.base_model',
     content ->> '$.settings.search_backend',
     content ->> '$.settings.profile',
-    (content ->> '$.settings.questions_per_batch')::INTEGER,
-    (content ->> '$.settings.group_size')::INTEGER,
-    (content ->> '$.settings.max_steps')::INTEGER,
+    TRY_CAST(content ->> '$.settings.questions_per_batch' AS INTEGER),
+    TRY_CAST(content ->> '$.settings.group_size' AS INTEGER),
+    TRY_CAST(content ->> '$.settings.max_steps' AS INTEGER),
     (content -> '$.settings')::JSON,
     batch.file
 FROM read_text(getvariable('paths')) AS text

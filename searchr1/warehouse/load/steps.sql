@@ -11,22 +11,22 @@ WITH lines AS (
 )
 SELECT
     run,
-    (line ->> '$.step')::INTEGER AS step,
-    (line ->> '$.time')::TIMESTAMP,
+    TRY_CAST(line ->> '$.step' AS INTEGER) AS step,
+    TRY_CAST(line ->> '$.time' AS TIMESTAMP),
     line ->> '$.policy_ref',
     line ->> '$.state',
-    (line ->> '$.saved')::BOOLEAN,
-    (line ->> '$.state_size')::BIGINT,
+    TRY_CAST(line ->> '$.saved' AS BOOLEAN),
+    TRY_CAST(line ->> '$.state_size' AS BIGINT),
     line ->> '$.sampler_weights',
     CASE WHEN line ->> '$.sampler_weights' IS NOT NULL THEN 'step_' || (line ->> '$.step') END,
     line ->> '$.digest',
     json_array_length(line, '$.question_ids')::INTEGER,
-    (line ->> '$.datums')::INTEGER,
-    (line ->> '$.updated')::BOOLEAN,
-    (line -> '$.metrics')::JSON::MAP(VARCHAR, DOUBLE),
+    TRY_CAST(line ->> '$.datums' AS INTEGER),
+    TRY_CAST(line ->> '$.updated' AS BOOLEAN),
+    TRY_CAST((line -> '$.metrics')::JSON AS MAP(VARCHAR, DOUBLE)),
     file
 FROM lines
-WHERE json_valid(line) AND line ->> '$.step' IS NOT NULL
+WHERE json_valid(line) AND TRY_CAST(line ->> '$.step' AS INTEGER) IS NOT NULL
 QUALIFY row_number() OVER (PARTITION BY run, step ORDER BY number DESC) = 1;
 
 INSERT INTO checkpoints
