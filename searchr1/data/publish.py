@@ -80,4 +80,5 @@ def _write_jsonl(path: Path, table: pa.Table, columns: str) -> None:
     connection = connect()
     connection.register("rows", table)
     with replacing(path) as temporary:
-        connection.execute(f"copy (select {columns} from rows) to '{temporary}' (format json)")
+        target = str(temporary).replace("'", "''")
+        connection.execute(f"copy (select {columns} from rows) to '{target}' (format json)")

@@ -213,6 +213,20 @@ def test_flashrag_folders_name_the_source_and_dev_counts_as_test(tmp_path: Path)
     assert manifest.rows["train"] == manifest.rows["test"] == {"nq": 20, "popqa": 20}
 
 
+def test_other_files_in_a_folder_are_left_alone(tmp_path: Path) -> None:
+    write_raw(tmp_path)
+    for name in ("contest", "latest", "dev70", "training_log"):
+        write_jsonl(tmp_path / "raw" / f"{name}.jsonl", [{"title": "no question"}])
+    assert len(prepare(settings(tmp_path), quiet).raw_files) == 2
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    write_raw(tmp_path)
+    folder = tmp_path / "it's $data; 数据"
+    prepare(settings(tmp_path, data_dir=folder, jsonl=True), quiet)
+    assert len(load_questions(folder, "train")) == 300
+
+
 def test_files_that_are_not_there_or_of_another_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="does not exist"):
         prepare(settings(tmp_path), quiet)

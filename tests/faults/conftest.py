@@ -52,18 +52,3 @@ def undisturbed(stage: Stage) -> Callable[..., Outcome]:
         return known[settings]
 
     return run
-
-
-import os  # DEV
-
-
-@pytest.fixture(scope="session")  # DEV
-def prefect_server():  # DEV
-    yield {
-        **os.environ,
-        "PREFECT_HOME": "/tmp/fdev/home",
-        "PREFECT_API_URL": "http://127.0.0.1:4888/api",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "OMP_NUM_THREADS": "1",
-    }  # DEV

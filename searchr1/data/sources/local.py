@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,8 @@ from searchr1.errors import SettingsError
 from searchr1.files import sha256_file, write_text
 
 SUFFIXES = (".parquet", ".jsonl")
-_SPLIT_WORDS = {"train": "train", "test": "test", "dev": "test", "validation": "test"}
+_SPLITS = {"train": "train", "test": "test", "dev": "test", "validation": "test"}
+_SPLIT_WORD = re.compile(r"(?<![a-z0-9])(train|test|dev|validation)(?![a-z0-9])")
 
 
 def from_files(paths: Sequence[Path]) -> RawData:
@@ -62,7 +64,7 @@ def from_world(seed: int, data_dir: Path) -> RawData:
 def _expand(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
-        return [file for file in found if any(word in file.stem.lower() for word in _SPLIT_WORDS)]
+        return [file for file in found if _SPLIT_WORD.search(file.stem.lower())]
     if not path.exists():
         raise SettingsError(f"--source-files names {path}, which does not exist.")
     if path.suffix not in SUFFIXES:
@@ -71,9 +73,8 @@ def _expand(path: Path) -> list[Path]:
 
 
 def _split_of(path: Path) -> str:
-    for word, split in _SPLIT_WORDS.items():
-        if word in path.stem.lower():
-            return split
+    if word := _SPLIT_WORD.search(path.stem.lower()):
+        return _SPLITS[word.group()]
     raise SettingsError(
         f"{path.name} does not say which questions it holds. Put train, test or dev in its name."
     )
