@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource
@@ -45,6 +45,10 @@ class ServiceKind(StrEnum):
     """An engine of our own on this machine, started and stopped with the run."""
     PYTRIO = "pytrio"
     """The service at PYTRIO_BASE_URL (default https://pytrio.com), with PYTRIO_API_KEY."""
+
+
+QuestionSet = Literal["dev70", "dev500", "full"]
+"""The fixed evaluation sets (`searchr1.data`)."""
 
 
 class _Settings(BaseModel):
@@ -172,7 +176,7 @@ class EvalSettings(WorkSettings):
     or all. The base model is always evaluated with them."""
     model_path: str | None = None
     """Saved weights (trio://…) to evaluate instead of a run's checkpoints."""
-    question_set: str = "dev70"
+    question_set: QuestionSet = "dev70"
     """Prepared evaluation set."""
     limit: Annotated[int, Field(ge=1)] | None = None
     """Only the first so many questions of the set."""
@@ -196,7 +200,7 @@ class EvalSettings(WorkSettings):
 class PipelineSettings(TrainSettings):
     """Settings of train-search-r1: those of training, and of the evaluation after it."""
 
-    question_set: str = "dev70"
+    question_set: QuestionSet = "dev70"
     """Prepared evaluation set."""
     eval_temperature: Annotated[float, Field(ge=0)] = 0.0
     """Sampling temperature of the evaluation; 0 = greedy."""

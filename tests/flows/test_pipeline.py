@@ -79,7 +79,7 @@ def test_a_killed_training_goes_on_and_repeats_no_finished_step_and_no_finished_
         ("train_flow", ("--profile", "deepseek"), 2, "PYTRIO_API_KEY"),
         ("train_flow", ("--profile", "deepseek", "--source", "world"), 2, "DEEPSEEK_API_KEY"),
         ("eval_flow", ("--run", "nothing"), 2, "nothing"),
-        ("eval_flow", ("--question-set", "dev7"), 2, "dev7"),
+        ("eval_flow", ("--question-set", "dev7"), 2, "--question-set"),
         ("analyse_flow", (), 2, "train_flow"),
     ],
 )
