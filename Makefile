@@ -23,6 +23,7 @@ demo: install ## Watch a model learn to search: no key, no GPU, about 5 minutes
 
 test: install ## Run the tests
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "browser and not slow"
 
 test-learning: install ## Train with three seeds and check that the policy learns (slow)
 	$(BIN)/python -m pytest -m learning -s

@@ -15,6 +15,12 @@ What the real service leaves open, and what this engine does:
 - **Stop**: the model's own end-of-sequence ids always end a sequence. The token that ended it is
   the last of `tokens`, with its logprob; `text` ends before it. `stop_reason` is "stop" or
   "length".
+- **Limits**: a prompt longer than `max_seq_len` (the model's positions) is refused; a sequence that
+  reaches it ends with "length". Saving under a taken name without `overwrite` fails the event
+  (`checkpoint_exists`).
+- **Memory**: runs end with their session; a training run ends after 15 minutes without a
+  heartbeat, a sampling run after a day without use. Checkpoints stay until they are deleted or
+  their TTL is over.
 - **Losses**: `searchr1.engine.losses`; the gradient is the mean over the samples of the whole
   call, also where the SDK split it into several events.
 """

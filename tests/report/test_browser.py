@@ -20,6 +20,9 @@ from tests.synthetic_run import (
 )
 
 
+pytestmark = pytest.mark.browser
+
+
 def stored(runs_dir: Path, evaluation: str) -> dict[str, Trajectory]:
     """Trajectories of an evaluation by question id."""
     groups = Run.open(runs_dir, "demo").evaluation(evaluation, evaluation).read()
