@@ -19,7 +19,6 @@ from tests.synthetic_run import (
     write_evaluation,
 )
 
-
 pytestmark = pytest.mark.browser
 
 
