@@ -311,7 +311,7 @@ def from_command_line(
     Raises SettingsError naming the flags whose values are wrong.
     """
 
-    class CommandLine(model, BaseSettings):
+    class CommandLine(model, BaseSettings):  # pyright: ignore[reportGeneralTypeIssues]
         @classmethod
         def settings_customise_sources(
             cls, settings_cls: type[BaseSettings], **_: PydanticBaseSettingsSource
@@ -329,7 +329,7 @@ def from_command_line(
         formatter_class=_Help,
     )
     try:
-        parsed = CommandLine(_cli_settings_source=source)
+        parsed = CommandLine(_cli_settings_source=source)  # pyright: ignore[reportCallIssue]
     except ValidationError as error:
         raise _wrong(error) from error
     return {name: getattr(parsed, name) for name in parsed.model_fields_set}

@@ -21,6 +21,7 @@ import numpy as np
 import pytrio as trio
 from pydantic import ValidationError
 from pytrio.config.config import auth_state
+from pytrio.types.forward.tensor_data import TensorData
 
 from searchr1.chat import ChatTokenizer
 from searchr1.datum import Datum
@@ -342,9 +343,9 @@ def _to_service(datum: Datum) -> trio.Datum:
     return trio.Datum(
         model_input=trio.ModelInput.from_ints(datum.input_tokens.tolist()),
         loss_fn_inputs={
-            "target_tokens": datum.target_tokens.astype(np.int64),
-            "logprobs": datum.logprobs.astype(np.float32),
-            "advantages": datum.advantages.astype(np.float32),
+            "target_tokens": TensorData.from_numpy(datum.target_tokens.astype(np.int64)),
+            "logprobs": TensorData.from_numpy(datum.logprobs.astype(np.float32)),
+            "advantages": TensorData.from_numpy(datum.advantages.astype(np.float32)),
         },
     )
 
