@@ -97,6 +97,7 @@ def test_killed_between_the_optimiser_step_and_its_state_an_update_is_applied_on
     after_a_kill(stage, "update", fault, Victim.FLOW).assert_equal(undisturbed())
 
 
+@pytest.mark.faults
 def test_with_engine_and_flow_killed_during_an_update_it_is_applied_once(
     stage: Stage, undisturbed: Undisturbed
 ) -> None:
@@ -104,6 +105,7 @@ def test_with_engine_and_flow_killed_during_an_update_it_is_applied_once(
     after_a_kill(stage, "both", fault, Victim.BOTH).assert_equal(undisturbed())
 
 
+@pytest.mark.faults
 def test_when_the_engine_is_killed_after_saving_a_state_the_flow_goes_on_by_itself(
     stage: Stage, undisturbed: Undisturbed
 ) -> None:
