@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from searchr1.data.answers import clean_answers
-from searchr1.data.sql import connect
+from searchr1.data.sql import connect, register
 
 ROW_ANSWERS = pa.schema([("row", pa.int64()), ("answers", pa.list_(pa.string()))])
 
@@ -29,7 +29,7 @@ def clean_answer_column(column: AnswerColumn) -> pa.Table:
     """The answers by row (`ROW_ANSWERS`, in no order), of the rows that have any."""
     raw = pa.table({"row": column.rows, "value": column.values})
     connection = connect()
-    connection.register("raw", raw)
+    register(connection, "raw", raw)
     connection.execute(
         f"""
         create temp table judged as

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from searchr1.data.questions import SCHEMA
 from searchr1.data.raw import read_raw
-from searchr1.data.sql import connect
+from searchr1.data.sql import connect, register
 
 
 class RejectReason(StrEnum):
@@ -61,7 +61,7 @@ def clean(files: Sequence[RawFile]) -> Cleaned:
     connection.execute(_TIDY_TABLE)
     for number, file in enumerate(files):
         raw = read_raw(file.path)
-        connection.register("raw", raw)
+        register(connection, "raw", raw)
         connection.execute(
             _TIDY, {"file": number, "split": file.split, "source": file.default_source}
         )
@@ -74,7 +74,7 @@ def clean(files: Sequence[RawFile]) -> Cleaned:
         order by split, question_id"""
     )
     names = pa.table({"file": range(len(files)), "name": [str(file.path) for file in files]})
-    connection.register("names", names)
+    register(connection, "names", names)
     rejected = connection.sql(
         """select name as file, row, split, source, id, question, reason
         from rejected join tidy using (file, row) join names using (file) order by file, row"""

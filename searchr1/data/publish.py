@@ -11,7 +11,7 @@ from searchr1.data.questions import CORPUS, QUESTION_SETS
 from searchr1.data.settings import DataSettings, preparation_digest
 from searchr1.data.sources import Progress, RawData
 from searchr1.data.split import Splits
-from searchr1.data.sql import connect
+from searchr1.data.sql import connect, register
 from searchr1.data.verify import Findings, rows_by_source
 from searchr1.files import replacing, sha256_file
 
@@ -78,7 +78,7 @@ def _record(path: Path) -> FileRecord:
 
 def _write_jsonl(path: Path, table: pa.Table, columns: str) -> None:
     connection = connect()
-    connection.register("rows", table)
+    register(connection, "rows", table)
     with replacing(path) as temporary:
         target = str(temporary).replace("'", "''")
         connection.execute(f"copy (select {columns} from rows) to '{target}' (format json)")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from searchr1.data.questions import SCHEMA
-from searchr1.data.sql import connect
+from searchr1.data.sql import connect, register
 
 EVALUATION_SEED = 42
 EVALUATION_SIZES = {"dev70": 70, "dev500": 500}
@@ -31,7 +31,7 @@ def split_questions(questions: pa.Table, drop_overlap: bool) -> Splits:
     evaluation questions too."""
     numbered = questions.append_column("row", pa.array(range(len(questions)), pa.int32()))
     connection = connect()
-    connection.register("questions", numbered)
+    register(connection, "questions", numbered)
     connection.execute(
         """
         create temp table train as
@@ -60,7 +60,7 @@ def split_questions(questions: pa.Table, drop_overlap: bool) -> Splits:
     for name, size in EVALUATION_SIZES.items():
         quotas = even_quotas(counts, size)
         quota = pa.table({"source": list(quotas), "quota": list(quotas.values())}, _QUOTAS)
-        connection.register("quotas", quota)
+        register(connection, "quotas", quota)
         sets[name] = taken("test join quotas using (source) where rank <= quota")
     return Splits(sets, shared)
 

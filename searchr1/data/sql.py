@@ -3,6 +3,7 @@
 from functools import cache
 
 import duckdb
+import pyarrow as pa
 
 _ODD_SPACE = (
     r"\x09-\x0d\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
@@ -24,6 +25,10 @@ create macro question_key(t) as
 """
 
 
+_PIECE = 8192
+"""Rows; fastest of 2,048 to 65,536 as measured."""
+
+
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect()
@@ -41,3 +46,9 @@ def connect() -> duckdb.DuckDBPyConnection:
       space. Two questions with the same key are the same question.
     """
     return _database().cursor()
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+    """Make `table` readable as `name`, in pieces, so that all cores take part."""
+    pieces = table.to_batches(max_chunksize=_PIECE)
+    connection.register(name, pa.Table.from_batches(pieces, table.schema))

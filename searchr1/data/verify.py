@@ -8,7 +8,7 @@ import pyarrow as pa
 from searchr1.data.clean import Cleaned
 from searchr1.data.settings import DataSettings, DataSource
 from searchr1.data.split import Splits
-from searchr1.data.sql import connect
+from searchr1.data.sql import connect, register
 from searchr1.errors import DataError
 
 PUBLISHED_ROWS = {
@@ -102,7 +102,7 @@ def rows_by_source(table: pa.Table) -> dict[str, int]:
 def _distribution(questions: pa.Table, expression: str) -> dict[str, float]:
     """min, median, mean and max of a SQL `expression` over `questions`, rounded to 2 places."""
     connection = connect()
-    connection.register("questions", questions)
+    register(connection, "questions", questions)
     row = connection.execute(
         f"""select min(x), median(x), round(avg(x), 2), max(x)
         from (select {expression} as x from questions)"""
