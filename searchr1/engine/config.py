@@ -48,7 +48,7 @@ class EngineConfig:
     merge_bytes: int = 1 << 30
     """float32 models up to this size are sampled from a copy with the LoRA weights merged in
     (faster); larger ones, and all others, through the LoRA layers."""
-    idle_weights: int = 2
+    idle_weights: int = 1
     """Sets of weights without work that stay in memory for the next request."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from searchr1.engine import config as settings
+from searchr1.engine import memory
 from searchr1.engine.checkpoints import Checkpoint, CheckpointStore, Kind
 from searchr1.engine.config import EngineConfig
 from searchr1.engine.errors import Code, EngineError
@@ -138,6 +139,7 @@ class Engine:
         if kind == "trainer.optimize_step":
             step = parse(OptimizeStep, payload, Code.VALIDATION_FAILED)
             metrics = await self.worker.run(lambda: model.optimize(step.adam_params))
+            await self.worker.run(memory.release)  # once for every batch trained on
             return Outcome({"metrics": metrics})
         if kind in ("trainer.save_state", "trainer.save_weights"):
             save = parse(Save, payload, Code.VALIDATION_FAILED)

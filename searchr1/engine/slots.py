@@ -4,6 +4,7 @@ For models whose layers are all plain attention.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,10 +20,29 @@ CAPACITY_STEP = 128
 """Cache lengths are multiples of this."""
 
 
+@dataclass(slots=True)
+class _Plan:
+    """What the next forward pass does, for all layers.
+
+    An object of its own, so that nothing points back to the decoder: a cycle would keep its cache
+    in memory until the garbage collector comes round.
+    """
+
+    slots: int = 0
+    capacity: int = CAPACITY_STEP
+    first: int = 0
+    """Slots [first, last) take part ..."""
+    last: int = 0
+    length: int = 0
+    """... with this many places, and write at these [rows, 1] and [rows, new tokens]."""
+    rows: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    positions: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+
+
 class _SlotLayer(CacheLayerMixin):
     """Keys and values [slots, heads, capacity, size] of one layer; writes go where `plan` says."""
 
-    def __init__(self, plan: "SlotDecoder") -> None:
+    def __init__(self, plan: _Plan) -> None:
         super().__init__()
         self._plan = plan
 
@@ -30,7 +50,7 @@ class _SlotLayer(CacheLayerMixin):
         # Zeros, not garbage: a masked place still enters the sum with weight 0, and 0 * NaN = NaN.
         plan = self._plan
         for name, new in (("keys", key_states), ("values", value_states)):
-            shape = (len(plan.stored), new.shape[1], plan.capacity, new.shape[3])
+            shape = (plan.slots, new.shape[1], plan.capacity, new.shape[3])
             setattr(self, name, torch.zeros(shape, dtype=new.dtype, device=new.device))
         self.is_initialized = True
 
@@ -41,8 +61,8 @@ class _SlotLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
         plan = self._plan
-        self.keys[plan.at_rows, :, plan.at_positions] = key_states.transpose(1, 2)
-        self.values[plan.at_rows, :, plan.at_positions] = value_states.transpose(1, 2)
+        self.keys[plan.rows, :, plan.positions] = key_states.transpose(1, 2)
+        self.values[plan.rows, :, plan.positions] = value_states.transpose(1, 2)
         return (
             self.keys[plan.first : plan.last, :, : plan.length],
             self.values[plan.first : plan.last, :, : plan.length],
@@ -94,21 +114,19 @@ class SlotDecoder:
         self.rows = 0
         self.stored: list[list[int]] = []
         """For each slot, the tokens whose keys and values it holds."""
-        self.capacity = CAPACITY_STEP
         self.computed_tokens = 0
         self.reused_tokens = 0
         self._model = model
         self._max_rows = max_rows
         self._cache_tokens = cache_tokens
-        self._layers = [_SlotLayer(self) for _ in range(layers)]
+        self._plan = _Plan()
+        self._layers = [_SlotLayer(self._plan) for _ in range(layers)]
         self._cache = Cache(layers=list(self._layers))
         self._argument = cache_argument(model)
         parameter = next(model.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
         self._used: list[int] = []
         self._clock = 0
-        self.first = self.last = self.length = 0
-        self.at_rows = self.at_positions = torch.zeros(0, dtype=torch.long)
 
     def room(self, active: Sequence[int], waiting: Sequence[int]) -> int:
         count, longest = 0, max(active, default=0)
@@ -190,11 +208,12 @@ class SlotDecoder:
         rows, width = ids.shape
         begins = torch.tensor(known, device=self._device)
         positions = begins[:, None] + torch.arange(width, device=self._device)
-        self.first, self.last = first, first + rows
-        self.length = max(k + n for k, n in zip(known, new, strict=True))
-        self.at_rows = torch.arange(first, first + rows, device=self._device)[:, None]
-        self.at_positions = positions
-        places = torch.arange(self.length, device=self._device)
+        length = max(k + n for k, n in zip(known, new, strict=True))
+        plan = self._plan
+        plan.first, plan.last, plan.length = first, first + rows, length
+        plan.rows = torch.arange(first, first + rows, device=self._device)[:, None]
+        plan.positions = positions
+        places = torch.arange(length, device=self._device)
         hidden = places > positions[:, None, :, None]
         mask = torch.zeros(hidden.shape, dtype=self._dtype, device=self._device)
         mask.masked_fill_(hidden, torch.finfo(self._dtype).min)
@@ -205,7 +224,7 @@ class SlotDecoder:
             lambda states: states[picked, ends],
             input_ids=ids,
             attention_mask=mask,
-            position_ids=positions.clamp(max=self.length - 1),
+            position_ids=positions.clamp(max=length - 1),
             use_cache=True,
             **{self._argument: self._cache},
         )
@@ -242,16 +261,16 @@ class SlotDecoder:
 
     def _may_grow(self) -> bool:
         slots = 2 * len(self.stored)
-        return slots <= min(self._max_rows, self._cache_tokens // self.capacity)
+        return slots <= min(self._max_rows, self._cache_tokens // self._plan.capacity)
 
     def _grow(self) -> None:
         """Twice as many slots."""
-        self._resize(max(8, 2 * len(self.stored)), self.capacity)
+        self._resize(max(8, 2 * len(self.stored)), self._plan.capacity)
 
     def _lengthen(self, length: int) -> None:
         """Make every slot hold `length` tokens; unused slots go where memory would not do."""
         capacity = _rounded(length)
-        if capacity > self.capacity:
+        if capacity > self._plan.capacity:
             slots = min(len(self.stored), max(self.rows, self._cache_tokens // capacity))
             self._resize(slots, capacity)
 
@@ -260,7 +279,7 @@ class SlotDecoder:
             layer.resize(slots, capacity)
         self.stored = self.stored[:slots] + [[] for _ in range(slots - len(self.stored))]
         self._used = self._used[:slots] + [0] * (slots - len(self._used))
-        self.capacity = capacity
+        self._plan.slots, self._plan.capacity = slots, capacity
 
     def _swap(self, one: int, other: int) -> None:
         if one == other:
