@@ -80,7 +80,7 @@ class Thresholds:
     def for_steps_of(self, trajectories: float) -> "Thresholds":
         """The same for smaller steps: as many more of them are looked at, so that every judgement
         rests on as many trajectories."""
-        stretch = math.ceil(FULL_STEP / trajectories) if 0 < trajectories < FULL_STEP else 1
+        stretch = math.ceil(FULL_STEP / trajectories) if 1 <= trajectories < FULL_STEP else 1
         return replace(self, recent=self.recent * stretch, long=self.long * stretch)
 
 
@@ -118,7 +118,7 @@ class Past:
     def trajectories(self) -> float:
         """Of the last step; 0 if it does not tell."""
         fates = [v for name, v in self.last.items() if name.startswith("train/trajectories_")]
-        return math.fsum(fates)
+        return math.fsum(filter(math.isfinite, fates))
 
 
 _LIMITS = {"search": "searches", "turn": "turns", "token": "tokens"}

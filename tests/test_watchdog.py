@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from searchr1.runs import append_jsonl, read_jsonl
@@ -242,6 +242,13 @@ histories = st.lists(
 
 
 @settings(max_examples=40)
+@example(
+    {
+        n: {"reward/format": float(n < 4), "train/trajectories_trained": math.nan}
+        for n in range(1, 7)
+    }
+)
+@example({1: {"train/trajectories_trained": 1e-320}})
 @given(histories)
 def test_the_ledger_gives_the_same_warnings_as_the_step_did(history):
     stored: dict[int, dict[str, float]] = {}
