@@ -22,7 +22,7 @@ demo: install ## Watch a model learn to search: no key, no GPU, about 5 minutes
 	$(BIN)/python flows/train_search_r1.py --profile local --run-name demo
 
 test: install ## Run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "browser and not slow"
 
 test-learning: install ## Train with three seeds and check that the policy learns (slow)
