@@ -6,8 +6,11 @@ The base model is always evaluated with them. Questions that were answered befor
 policy in the same environment, are not asked again.
 """
 
+import asyncio
+
 from flows.settings_flow import main, settings_flow
 from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
+from tasks.shards import answer_in_shards, task_runner
 from tasks.workbench import Evaluating, current_evaluating
 
 from prefect import get_run_logger
@@ -34,7 +37,10 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     )
     async with open_workbench(settings, settings.question_set) as bench:
         bench.questions = bench.questions[: settings.limit]
-        current_evaluating.set(Evaluating(run, settings, bench))
+        evaluating = Evaluating(run, settings, bench)
+        current_evaluating.set(evaluating)
+        if settings.shards > 1:
+            await asyncio.to_thread(answer_in_shards, evaluating, policies)
         evaluated = [await evaluate(run.name, policy) for policy in policies]
     if settings.output:
         for one in evaluated:
@@ -45,6 +51,7 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
 async def check(settings: EvalSettings) -> None:
     """What can be found wrong before anything is started."""
     chosen_policies(Run.find(settings.runs_dir, settings.run), settings)
+    task_runner(settings.task_runner, settings.shards)  # its package is there
     await preflight(settings, settings.question_set)
 
 

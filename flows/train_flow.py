@@ -6,9 +6,10 @@ A run of the same name is taken up after its last finished step.
 """
 
 import asyncio
+from typing import Any
 
 from flows.settings_flow import main, settings_flow
-from tasks.artifacts import TrainingArtifacts
+from tasks.artifacts import TrainingArtifacts, training_summary
 from tasks.rollout import rollout
 from tasks.update import initial_state, update
 from tasks.workbench import Training, current_training
@@ -19,7 +20,7 @@ from prefect.runtime import flow_run
 
 from searchr1.budget import check_max_cost, spent, why_stopped, would_pass
 from searchr1.config import OnCollapse, ServiceKind, TrainSettings, digest, identity
-from searchr1.data import BatchSchedule
+from searchr1.data import BatchSchedule, questions_checksum
 from searchr1.errors import FatalError
 from searchr1.estimate import Forecast, first_step_cost, text, training
 from searchr1.policy import LoraSettings
@@ -40,7 +41,8 @@ async def train(settings: TrainSettings) -> str:
         get_run_logger().info(dry_run(settings, []))
         return ""
     name = settings.run_name or default_run_name(settings)
-    run = Run.start(settings.runs_dir, name, settings.model_dump(mode="json"), identity(settings))
+    who = run_identity(settings)
+    run = Run.start(settings.runs_dir, name, settings.model_dump(mode="json"), who)
     get_run_logger().info(_plan(settings, run))
     with run.lock():
         async with open_workbench(settings, "train") as bench:
@@ -54,10 +56,9 @@ async def train(settings: TrainSettings) -> str:
                 settings.source_weights or None,
             )
             session = bench.policies.session(lora)
-            current_training.set(
-                Training(run, settings, digest(identity(settings)), bench, session, schedule)
-            )
+            current_training.set(Training(run, settings, digest(who), bench, session, schedule))
             await _steps(settings, run, first_state(settings))
+        await training_summary(run)
     return run.name
 
 
@@ -139,6 +140,12 @@ def first_state(settings: TrainSettings) -> str | None:
         return settings.resume_state
     name, checkpoint = settings.fork_from.split(":")
     return Run.open(settings.runs_dir, name).checkpoint(checkpoint).state
+
+
+def run_identity(settings: TrainSettings) -> dict[str, Any]:
+    """What makes two flow runs the same training: settings and questions. Raises DataError."""
+    checksum = questions_checksum(settings.data_dir, "train")
+    return identity(settings) | {"train_questions": checksum}
 
 
 def default_run_name(settings: TrainSettings) -> str:

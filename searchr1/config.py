@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource
 
 from searchr1.budget import Prices
-from searchr1.data.settings import DataSettings
+from searchr1.data.settings import PREPARATION_FIELDS, DataSettings
 from searchr1.errors import SettingsError
 from searchr1.search.settings import OPERATIONAL_FIELDS, SearchSettings
 from searchr1.tracking import SwanlabMode
@@ -166,7 +166,18 @@ class TrainSettings(WorkSettings, Prices):
     """Where metrics go: online, offline or disabled."""
 
 
-class EvalSettings(WorkSettings):
+class TaskRunnerKind(StrEnum):
+    """What runs the shards of an evaluation."""
+
+    THREADS = "threads"
+    """Threads of this process."""
+    DASK = "dask"
+    """Processes of a Dask cluster on this machine (prefect-dask)."""
+    RAY = "ray"
+    """Processes of Ray on this machine (prefect-ray)."""
+
+
+class EvalSettings(WorkSettings, Prices):
     """Settings of eval."""
 
     run: str | None = None
@@ -185,7 +196,11 @@ class EvalSettings(WorkSettings):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     """Sampling temperature; 0 = greedy."""
     batch_size: Annotated[int, Field(ge=1)] = 64
-    """Questions in flight at once."""
+    """Questions in flight at once, in each shard."""
+    shards: Annotated[int, Field(ge=1)] = 1
+    """Tasks side by side that an evaluation is split into, each with its own connections."""
+    task_runner: TaskRunnerKind = TaskRunnerKind.THREADS
+    """What runs the shards: threads, dask or ray."""
     seed: int = 42
     """Sampling seed, where the service honours seeds."""
     output: Path | None = None
@@ -215,11 +230,12 @@ class AnalyseSettings(_Settings):
     """Run to report on; unset = the latest."""
 
 
-OPERATIONAL = OPERATIONAL_FIELDS | frozenset(
-    {
+OPERATIONAL = (
+    OPERATIONAL_FIELDS
+    | PREPARATION_FIELDS
+    | {
         "profile",
         "runs_dir",
-        "data_dir",
         "run_name",
         "max_steps",
         "save_every",
@@ -236,7 +252,8 @@ OPERATIONAL = OPERATIONAL_FIELDS | frozenset(
         "swanlab_mode",
     }
 )
-"""Settings that may change within a run: they do not decide what a step does."""
+"""Settings that may change within a run: they do not decide what a step does. How the questions
+were prepared is among them, as a run knows its questions by their checksum."""
 
 S = TypeVar("S", bound=BaseModel)
 

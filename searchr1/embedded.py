@@ -62,6 +62,8 @@ class EmbeddedEngine:
 
 
 _engines: dict[tuple[Path, str], EmbeddedEngine] = {}
+_engines_lock = threading.Lock()
+"""Users come and go in several threads."""
 
 
 def check_installed() -> None:
@@ -94,15 +96,19 @@ def embedded_engine(home: Path, base_model: str) -> Iterator[EmbeddedEngine]:
     check_installed()
     model_folder(base_model)
     key = (home.resolve(), base_model)
-    engine = _engines.setdefault(key, EmbeddedEngine(*key))
-    engine.users += 1
+    with _engines_lock:
+        engine = _engines.setdefault(key, EmbeddedEngine(*key))
+        engine.users += 1
     try:
         engine.address()
         yield engine
     finally:
-        engine.users -= 1
-        if engine.users == 0:
-            _engines.pop(key, None)
+        with _engines_lock:
+            engine.users -= 1
+            last = engine.users == 0
+            if last:
+                del _engines[key]
+        if last:
             engine.stop()
 
 

@@ -92,6 +92,9 @@ class StepRecord:
     time: str
     digest: str
     question_ids: tuple[str, ...] = ()
+    epochs: dict[str, int] = field(default_factory=dict)
+    """Times that the questions had been gone through before the step, by source ("all" without
+    weights): with the seed and the step's number, the place in the data."""
     datums: int = 0
     updated: bool = False
     metrics: dict[str, float] = field(default_factory=dict)
@@ -213,6 +216,12 @@ class Run:
     def evaluation(self, name: str, policy_ref: str) -> TrajectoryStore:
         """Where the trajectories of an evaluation lie."""
         return TrajectoryStore(self.directory / "evaluations" / f"{name}.parquet", policy_ref)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The descriptions of the finished evaluations, oldest first."""
+        files = self.directory.glob("evaluations/*.json")
+        found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        return sorted(found, key=lambda one: (one["finished_at"], one["evaluation"]))
 
     def checkpoints(self) -> dict[str, StepRecord]:
         """Kept checkpoints by name, in order of their steps."""

@@ -75,7 +75,7 @@ def show(name: Name, /, *, runs_dir: RunsDir = Path("runs")) -> None:
     if records:
         found = list(all_warnings({record.step: record.metrics for record in records}))
         _print_steps(console, records[-LAST_STEPS:], {warning.step for warning in found})
-        _print_money(console, records)
+        _print_money(console, records, run.evaluations())
         _print_warnings(console, found)
     _heading(console, "where it lies")
     for place in ("ledger.jsonl", "trajectories", "evaluations", "report/index.html"):
@@ -195,7 +195,9 @@ def _print_steps(console: Console, records: list[StepRecord], warned: set[int]) 
     console.print(table)
 
 
-def _print_money(console: Console, records: list[StepRecord]) -> None:
+def _print_money(
+    console: Console, records: list[StepRecord], evaluations: list[dict[str, Any]]
+) -> None:
     so_far = spent(record.metrics for record in records)
     _heading(console, "spent")
     cost = so_far.cost
@@ -204,6 +206,11 @@ def _print_money(console: Console, records: list[StepRecord]) -> None:
         f"sampling {dollars(cost.sampling)}, training {dollars(cost.training)}",
         highlight=False,
     )
+    if evaluations:
+        total = spent(evaluation.get("cost", {}) for evaluation in evaluations).total
+        console.print(
+            f"{dollars(total)} in {len(evaluations)} evaluations beside them", highlight=False
+        )
 
 
 def _print_warnings(console: Console, found: list[CollapseWarning]) -> None:

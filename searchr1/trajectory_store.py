@@ -8,7 +8,7 @@ that a kill left behind are ignored.
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -144,16 +144,20 @@ class TrajectoryStore:
 
     def write(self, group: Group) -> None:
         """Store a finished group."""
-        part = self.parts / f"{_short_hash(group.question.question_id)}.parquet"
-        write_trajectories(part, group.trajectories)
+        write_trajectories(self._part(group.question.question_id), group.trajectories)
 
-    def read(self) -> dict[str, Group]:
-        """The groups that are there, by question id."""
+    def read(self, only: Collection[str] | None = None) -> dict[str, Group]:
+        """The groups that are there, by question id; with `only`, those of these questions."""
         if self.finished:
             found = read_trajectories(self.path)
         else:
             files = sorted(self.parts.glob("*.parquet"))
+            if only is not None:
+                files = [file for file in map(self._part, only) if file.exists()]
             found = [trajectory for file in files for trajectory in read_trajectories(file)]
+        if only is not None:
+            wanted = set(only)
+            found = [t for t in found if t.question.question_id in wanted]
         by_question: dict[str, list[Trajectory]] = {}
         for trajectory in found:
             by_question.setdefault(trajectory.question.question_id, []).append(trajectory)
@@ -162,9 +166,12 @@ class TrajectoryStore:
             for question_id, trajectories in by_question.items()
         }
 
+    def _part(self, question_id: str) -> Path:
+        return self.parts / f"{_short_hash(question_id)}.parquet"
+
     def discard(self, question_id: str) -> None:
         """Remove the part of one question, so that it is sampled anew."""
-        (self.parts / f"{_short_hash(question_id)}.parquet").unlink(missing_ok=True)
+        self._part(question_id).unlink(missing_ok=True)
 
     def finish(self, order: Iterable[str]) -> list[Group]:
         """Merge the groups in the order of these question ids into the one file, remove the

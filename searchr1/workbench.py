@@ -89,8 +89,9 @@ class Workbench:
 @asynccontextmanager
 async def open_workbench(settings: WorkSettings, question_set: str) -> AsyncIterator[Workbench]:
     """Check settings, keys and data, then start what is needed; all of it is closed at the end.
+    The first task that needs the service connects to it, so that an outage is retried.
 
-    Raises SettingsError, DataError, PolicyRefused or a retryable error of the service.
+    Raises SettingsError, DataError, or EngineFailed when the embedded engine does not start.
     """
     questions = await asyncio.to_thread(load_questions, settings.data_dir, question_set)
     async with AsyncExitStack() as stack:
@@ -102,7 +103,6 @@ async def open_workbench(settings: WorkSettings, question_set: str) -> AsyncIter
             starting = embedded_engine(settings.runs_dir / ".engine", settings.base_model)
             engine = await asyncio.to_thread(stack.enter_context, starting)
             policies = PolicyService(engine.address)
-        await policies.client()
         yield Workbench(settings, questions, backend, policies)
 
 

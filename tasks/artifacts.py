@@ -1,14 +1,17 @@
-"""What a training shows of itself in the Prefect UI: progress, and a table of the last steps."""
+"""What a training shows of itself in the Prefect UI: progress, the last steps, a summary."""
 
+import asyncio
 from uuid import UUID
 
 from prefect.artifacts import (
+    acreate_markdown_artifact,
     acreate_progress_artifact,
     acreate_table_artifact,
     aupdate_progress_artifact,
 )
 
-from searchr1.runs import StepRecord
+from searchr1.budget import dollars, spent
+from searchr1.runs import Run, StepRecord
 
 LAST_STEPS = 10
 COLUMNS = {
@@ -50,6 +53,45 @@ class TrainingArtifacts:
                 key=artifact_key("steps", self._run_name),
                 description=f"the last steps of run {self._run_name}",
             )
+
+
+async def training_summary(run: Run) -> None:
+    """A markdown artifact: where the run stands, its checkpoints, and where to look on."""
+    await acreate_markdown_artifact(
+        await asyncio.to_thread(summary_text, run), key=artifact_key("summary", run.name)
+    )
+
+
+def summary_text(run: Run) -> str:
+    """Where a run stands, as markdown with links."""
+    ledger = run.ledger()
+    steps = [ledger[step] for step in sorted(ledger) if step]
+    folder = run.directory.resolve()
+    lines = [f"# Run {run.name}", ""]
+    if steps:
+        first, last = steps[0], steps[-1]
+        lines += [
+            f"Step {last.step} of {run.settings['max_steps']}: right answers "
+            f"{first.metrics['reward/correct']:.0%} in step {first.step}, "
+            f"{last.metrics['reward/correct']:.0%} in step {last.step}; spent "
+            f"{dollars(spent(step.metrics for step in steps).total)}. Batches differ: the "
+            "evaluation of the checkpoints says what was learned.",
+            "",
+            "| checkpoint | sampler weights | finished |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| {name} | `{record.sampler_weights}` | {record.time} |"
+            for name, record in run.checkpoints().items()
+        ]
+    lines += [
+        "",
+        f"- [Report]({(folder / 'report' / 'index.html').as_uri()}), after `python "
+        f"flows/analyse_flow.py --run {run.name}`",
+        f"- [Ledger]({(folder / 'ledger.jsonl').as_uri()})",
+        f"- Evaluate: `python flows/eval_flow.py --run {run.name}`",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _row(record: StepRecord) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,17 @@ from prefect import get_run_logger, task
 from prefect.context import TaskRunContext
 from pydantic import BaseModel
 
-from searchr1.config import digest
+from searchr1.budget import price, usage
+from searchr1.config import EvalSettings, digest
 from searchr1.errors import RetryableError
 from searchr1.evaluation import jsonl_lines
 from searchr1.files import write_text
 from searchr1.metrics import search_statistics
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.runs import now
-from searchr1.trajectory import Group
-from searchr1.trajectory_store import read_trajectories
-from searchr1.workbench import limits, sampling_options
+from searchr1.trajectory import Group, Question
+from searchr1.trajectory_store import TrajectoryStore, read_trajectories
+from searchr1.workbench import Workbench, limits, sampling_options
 
 BASE = "base"
 
@@ -98,36 +100,7 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
     if missing:
         if done:
             get_run_logger().info("%s: %d answered questions are reused", policy.label, len(done))
-        try:
-            sampler = await bench.policies.sampler(
-                settings.base_model, policy.model_path, sampling_options(settings)
-            )
-        except RetryableError:
-            bench.policies.drop()  # the retry makes a new connection
-            raise
-        context = RolloutContext(
-            sampler=sampler,
-            backend=bench.backend,
-            chat=await bench.chat(sampler),
-            limits=limits(settings),
-            seed=settings.seed,
-        )
-        right: list[bool] = []
-
-        def keep(group: Group) -> None:
-            right.extend(trajectory.em for trajectory in group.trajectories)
-            store.write(group)
-
-        total = len(missing) * settings.samples
-        line = f"{policy.label}: %d/{total} answers, %d right"
-        async with progress(lambda: line % (len(right), sum(right))):
-            await rollout_groups(
-                missing,
-                settings.samples,
-                context,
-                on_group=keep,
-                max_in_flight=settings.batch_size,
-            )
+        await answer(settings, bench, policy, missing, store, policy.label)
     if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
         await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share)
     groups = await asyncio.to_thread(store.finish, [q.question_id for q in bench.questions])
@@ -151,10 +124,53 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
             "finished_at": now(),
             "forced_mixed": settings.force_mixed,
             "search": search_statistics(searches).metrics(),
+            "cost": price(usage(groups), settings).metrics(),
         }
         write_text(description, json.dumps(text, indent=2) + "\n")
     get_run_logger().info("%s: %d questions answered", policy.label, len(groups))
     return Evaluated(policy=policy, evaluation=name, questions=len(groups))
+
+
+async def answer(
+    settings: EvalSettings,
+    bench: Workbench,
+    policy: Policy,
+    questions: Sequence[Question],
+    store: TrajectoryStore,
+    label: str,
+) -> None:
+    """Let `policy` answer these questions, each kept in `store` as it is finished; `label` is
+    what the progress line begins with."""
+    try:
+        sampler = await bench.policies.sampler(
+            settings.base_model, policy.model_path, sampling_options(settings)
+        )
+    except RetryableError:
+        bench.policies.drop()  # the retry makes a new connection
+        raise
+    context = RolloutContext(
+        sampler=sampler,
+        backend=bench.backend,
+        chat=await bench.chat(sampler),
+        limits=limits(settings),
+        seed=settings.seed,
+    )
+    right: list[bool] = []
+
+    def keep(group: Group) -> None:
+        right.extend(trajectory.em for trajectory in group.trajectories)
+        store.write(group)
+
+    total = len(questions) * settings.samples
+    line = f"{label}: %d/{total} answers, %d right"
+    async with progress(lambda: line % (len(right), sum(right))):
+        await rollout_groups(
+            questions,
+            settings.samples,
+            context,
+            on_group=keep,
+            max_in_flight=settings.batch_size,
+        )
 
 
 @task(name="write-jsonl", task_run_name="write {run_name} {evaluated.policy.label}")

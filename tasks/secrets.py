@@ -1,4 +1,4 @@
-"""Keys for the services, from where a person keeps them into the environment of this process.
+"""Keys and addresses of the services, from where a person keeps them into this environment.
 
 Every part of the program reads keys from the environment alone. What is set there wins; then the
 file `.env` of the working directory (or the nearest one above it); then Prefect Secret blocks
@@ -8,6 +8,7 @@ key is never a parameter, and no value is ever logged: only the variable's name 
 
 import os
 from collections.abc import Mapping
+from logging import Logger, LoggerAdapter
 from pathlib import Path
 
 import httpx
@@ -15,12 +16,16 @@ from dotenv import dotenv_values, find_dotenv
 from prefect import get_run_logger
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext, TaskRunContext
 from prefect.exceptions import ObjectNotFound
+from prefect.logging import get_logger
+from prefect.settings import get_current_settings
 
 from searchr1.errors import SettingsError
 
 VARIABLES = (
     ("PYTRIO_API_KEY",),
+    ("PYTRIO_BASE_URL",),
     ("DEEPSEEK_API_KEY", "DEEPSEEK_KEY"),
     ("ZHIHU_SEARCH_KEYS", "ZHIHU_SEARCH_KEY", "ZHIHU_ACCESS_SECRET"),
     ("WIKIPEDIA_CONTACT",),
@@ -30,16 +35,25 @@ VARIABLES = (
 
 
 async def load_secrets() -> None:
-    """Set the variables that are missing in `os.environ` and kept elsewhere. To be called in a
-    flow run, before anything needs a key; a second call has nothing left to do.
+    """Set the variables that are missing in `os.environ` and kept elsewhere. To be called before
+    anything needs a key; a second call has nothing left to do. Outside a flow run blocks are only
+    read when a Prefect server is configured, as none is started for that.
 
     Raises:
         SettingsError: a Secret block of such a name holds something else than text.
     """
     _take(_from_file(), ".env")
     wanted = [name for names in _missing() for name in names]
-    if wanted:
+    if wanted and (_in_run() or get_current_settings().api.url):
         _take(await _from_blocks(wanted), "a Prefect Secret block")
+
+
+def _in_run() -> bool:
+    return bool(FlowRunContext.get() or TaskRunContext.get())
+
+
+def _logger() -> Logger | LoggerAdapter:
+    return get_run_logger() if _in_run() else get_logger("searchr1")
 
 
 def block_name(variable: str) -> str:
@@ -57,7 +71,7 @@ def _take(values: Mapping[str, str | None], origin: str) -> None:
             value = values.get(name)
             if value:
                 os.environ[name] = value
-                get_run_logger().info("%s is taken from %s", name, origin)
+                _logger().info("%s is taken from %s", name, origin)
                 break
 
 
@@ -77,7 +91,7 @@ async def _from_blocks(variables: list[str]) -> dict[str, str]:
             names = [document.name for document in documents if document.name in by_block]
             return {by_block[name]: _text(name, await Secret.aload(name)) for name in names}
     except (httpx.HTTPError, ObjectNotFound) as error:
-        get_run_logger().warning(
+        _logger().warning(
             "Prefect Secret blocks could not be read (%s); a key that is kept only there is "
             "missing now.",
             type(error).__name__,

@@ -131,6 +131,7 @@ async def _apply_and_save(
         time=now(),
         digest=training.digest,
         question_ids=tuple(rollout.question_ids),
+        epochs=training.schedule.cursor(step).epochs,
         datums=len(batch.datums),
         updated=bool(batch.datums),
         metrics=_watched(training, ledger, step, metrics),

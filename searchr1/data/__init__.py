@@ -3,7 +3,13 @@
 from searchr1.data.answers import clean_answers
 from searchr1.data.manifest import Manifest, read_manifest
 from searchr1.data.preparation import prepare
-from searchr1.data.questions import CORPUS, QUESTION_SETS, corpus_path, load_questions
+from searchr1.data.questions import (
+    CORPUS,
+    QUESTION_SETS,
+    corpus_path,
+    load_questions,
+    questions_checksum,
+)
 from searchr1.data.schedule import BatchSchedule, Cursor
 from searchr1.data.settings import DataSettings, DataSource, preparation_command
 
@@ -20,5 +26,6 @@ __all__ = [
     "load_questions",
     "preparation_command",
     "prepare",
+    "questions_checksum",
     "read_manifest",
 ]

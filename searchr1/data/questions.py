@@ -54,6 +54,14 @@ def load_questions(data_dir: Path, name: str) -> list[Question]:
     ]
 
 
+def questions_checksum(data_dir: Path, name: str) -> str:
+    """SHA-256 (hex) of the file of set `name`: equal checksums mean the same questions.
+
+    Raises DataError when the folder is not prepared.
+    """
+    return read_manifest(data_dir).files[QUESTION_SETS[name]].sha256
+
+
 def corpus_path(data_dir: Path) -> Path:
     """The documents that came with the questions: JSONL with document_id, title and text.
 

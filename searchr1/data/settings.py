@@ -65,6 +65,9 @@ class DataSettings(BaseModel):
 
 _PREPARED = ("source", "source_files", "revision", "drop_overlap", "jsonl", "world_seed")
 
+PREPARATION_FIELDS = frozenset(DataSettings.model_fields) - {"source_weights"}
+"""Settings of the preparation alone. What it made is known by its checksums."""
+
 
 def preparation_digest(settings: DataSettings) -> str:
     """Hex digest of what decides the content of the prepared files, the raw files apart."""

@@ -83,6 +83,12 @@ def test_the_environment_wins_then_the_file_then_a_secret_block(
     assert not [v for v in ("12345", "example.org", "-of-environment", "-of-file") if v in log]
 
 
+def test_a_command_finds_a_block_too_before_it_starts_a_flow(environment, blocks):
+    blocks("zhihu-search-keys", "12345")
+    asyncio.run(load_secrets())
+    assert os.environ["ZHIHU_SEARCH_KEYS"] == "12345"
+
+
 def test_a_secret_block_that_holds_no_text_is_refused_without_its_value(environment, blocks):
     blocks("swanlab-api-key", {"token": "hidden"})
     with pytest.raises(SettingsError, match="'swanlab-api-key' holds dict") as refused:

@@ -25,10 +25,6 @@ pytestmark = pytest.mark.timeout(1800)
 Undisturbed = Callable[..., Outcome]
 
 
-CONNECTING = 3
-"""Requests by which the SDK connects: key, versions, session."""
-
-
 class Victim(StrEnum):
     """Who is killed."""
 
@@ -154,8 +150,6 @@ def test_a_kill_at_a_point_drawn_by_a_seed_changes_nothing(
     expected = undisturbed(*settings)
     nth = draw.randint(1, expected.requests - 3)  # the last ones tidy up and say good-bye
     victim = draw.choice(list(Victim))
-    if victim is Victim.ENGINE:
-        nth = max(nth, CONNECTING + 1)  # a flow that cannot connect at all ends with a message
     fault = kill_at("*", nth, draw.choice(list(When)))
     after_a_kill(stage, f"seed-{seed}", fault, victim, *settings).assert_equal(expected)
 

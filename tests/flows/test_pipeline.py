@@ -5,6 +5,7 @@ import signal
 import time
 
 import duckdb
+import httpx
 
 from searchr1.runs import Run
 
@@ -14,6 +15,12 @@ SMALL = (
 )
 
 
+def artifact(flows, key):
+    """The content of the latest artifact of that key in Prefect."""
+    url = flows.environment["PREFECT_API_URL"]
+    return httpx.get(f"{url}/artifacts/{key}/latest", timeout=30).raise_for_status().json()["data"]
+
+
 def test_the_chain_leaves_a_ledger_evaluations_a_warehouse_and_a_report(flows):
     printed = flows.run(
         *("train_search_r1", "--profile", "local", "--max-steps", "2", "--save-every", "1"), *SMALL
@@ -21,6 +28,7 @@ def test_the_chain_leaves_a_ledger_evaluations_a_warehouse_and_a_report(flows):
     run = Run.open(flows.runs_dir, "small")
     assert list(run.ledger()) == [0, 1, 2]
     assert list(run.checkpoints()) == ["step_1", "step_2"]
+    assert [record.epochs for record in run.ledger().values()] == [{}, {"all": 0}, {"all": 0}]
     evaluations = [json.loads(p.read_text()) for p in run.directory.glob("evaluations/*.json")]
     assert {e["checkpoint"] for e in evaluations} == {"base", "step_1", "step_2"}
     assert len({e["environment_fingerprint"] for e in evaluations}) == 1
@@ -32,6 +40,12 @@ def test_the_chain_leaves_a_ledger_evaluations_a_warehouse_and_a_report(flows):
     assert list((run.directory / "report").glob("*.png"))
     for word in ("step 2/2", "base", "step_2", "EM"):
         assert word in printed
+    shown = {key: artifact(flows, f"{key}-small") for key in ("progress", "steps", "summary")}
+    assert shown["progress"] == 100.0
+    assert [row["step"] for row in json.loads(shown["steps"])] == [1, 2]
+    assert "Step 2 of 2" in shown["summary"]
+    assert run.checkpoint("step_2").sampler_weights in shown["summary"]
+    assert "EM" in artifact(flows, "report-small")
 
     again = flows.run(
         *("train_search_r1", "--profile", "local", "--max-steps", "2", "--save-every", "1"), *SMALL

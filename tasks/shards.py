@@ -1,0 +1,113 @@
+"""Shards: an evaluation split into mapped tasks, for sets that outgrow one process.
+
+A shard runs wherever the task runner starts it (a thread, a Dask or Ray worker), so it gets typed
+data only and opens its own connections. What it answers lies in the evaluation's store, a file a
+question; the evaluation task finds it there and puts it together.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from importlib import import_module
+from math import ceil
+from typing import Any
+
+from tasks.evaluate import BASE, Policy, answer, evaluation_name
+from tasks.retries import RETRIES
+from tasks.secrets import load_secrets
+from tasks.spoiled import refuse_spoiled
+from tasks.workbench import Evaluating
+
+from prefect import Task, task, unmapped
+from prefect.futures import wait
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+from pydantic import BaseModel
+
+from searchr1.config import EvalSettings, TaskRunnerKind
+from searchr1.errors import SettingsError
+from searchr1.runs import Run
+from searchr1.workbench import open_workbench
+
+
+class Shard(BaseModel):
+    """Some of the questions that a policy has not answered yet."""
+
+    policy: Policy
+    evaluation: str
+    """Its name: the file under the run's `evaluations`, without suffix."""
+    number: int
+    """1, 2, …"""
+    question_ids: list[str]
+
+
+@task(
+    name="answer-shard",
+    task_run_name="answer {run_name} {shard.policy.label} shard {shard.number}",
+    **RETRIES,
+)
+async def answer_shard(run_name: str, shard: Shard, settings: EvalSettings) -> int:
+    """Answer the questions of `shard` that are still open. Returns how many they are in all.
+    Raises SearchOutage or PolicyUnavailable when too much failed, to be tried again later."""
+    await load_secrets()
+    run = Run.open(settings.runs_dir, run_name)
+    store = run.evaluation(shard.evaluation, shard.policy.model_path or BASE)
+    wanted = set(shard.question_ids)
+    async with open_workbench(settings, settings.question_set) as bench:
+        done = await asyncio.to_thread(store.read, wanted)
+        questions = [
+            q for q in bench.questions if q.question_id in wanted and q.question_id not in done
+        ]
+        label = f"{shard.policy.label}, shard {shard.number}"
+        await answer(settings, bench, shard.policy, questions, store, label)
+    await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share, wanted)
+    return len(wanted)
+
+
+def answer_in_shards(evaluating: Evaluating, policies: Sequence[Policy]) -> None:
+    """Let all policies answer what they have not answered yet, in mapped tasks side by side.
+    Blocks until all are done; raises the first error."""
+    settings = evaluating.settings
+    shards = [shard for policy in policies for shard in shards_of(evaluating, policy)]
+    with task_runner(settings.task_runner, settings.shards) as runner:
+        parameters = {
+            "run_name": evaluating.run.name,
+            "shard": shards,
+            "settings": unmapped(settings),
+        }
+        mapped: Task[..., Any] = answer_shard
+        futures = runner.map(mapped, parameters)
+        wait(list(futures))
+        for future in futures:
+            future.result()
+
+
+def shards_of(evaluating: Evaluating, policy: Policy) -> list[Shard]:
+    """The questions that `policy` has not answered yet, in `--shards` parts of equal size."""
+    name = evaluation_name(policy)
+    done = evaluating.run.evaluation(name, policy.model_path or BASE).read()
+    missing = [q.question_id for q in evaluating.bench.questions if q.question_id not in done]
+    size = max(1, ceil(len(missing) / evaluating.settings.shards))
+    return [
+        Shard(
+            policy=policy,
+            evaluation=name,
+            number=start // size + 1,
+            question_ids=missing[start : start + size],
+        )
+        for start in range(0, len(missing), size)
+    ]
+
+
+def task_runner(kind: TaskRunnerKind, workers: int) -> TaskRunner:
+    """A task runner with so many workers. Raises SettingsError when its package is missing."""
+    if kind is TaskRunnerKind.THREADS:
+        return ThreadPoolTaskRunner(max_workers=workers)
+    try:
+        module = import_module(f"prefect_{kind}")
+    except ImportError as error:
+        raise SettingsError(
+            f"--task-runner {kind} needs prefect-{kind}: pip install prefect-{kind}"
+        ) from error
+    if kind is TaskRunnerKind.DASK:
+        workers_of: dict[str, int] = {"n_workers": workers, "threads_per_worker": 1}
+        return module.DaskTaskRunner(cluster_kwargs=workers_of)
+    return module.RayTaskRunner(init_kwargs={"num_cpus": workers})
