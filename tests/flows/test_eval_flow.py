@@ -1,111 +1,143 @@
-"""Evaluations as a person runs them: resumed, sharded, written out, and never mixed unawares."""
+"""Evaluations: resumed, in shards, written out, and never mixed unawares."""
 
+import asyncio
 import json
-import re
-import signal
-import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flows.eval_flow import check, evaluate_checkpoints
+from flows.prepare_flow import prepare_data
+from flows.train_flow import train
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH, temporary_settings
 
+from searchr1.config import EvalSettings, resolve
+from searchr1.embedded import embedded_engine
+from searchr1.errors import SettingsError
 from searchr1.runs import Run
+from searchr1.tiny_policy import MODEL_NAME
+from searchr1.trajectory import Trajectory
 from searchr1.trajectory_store import read_trajectories
-from tests.conftest import Flows
+
+
+class Evaluations:
+    """A run of one step, whose only checkpoint is step_1, and what is evaluated of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings: dict[str, Any] = {
+            "profile": "local",
+            "runs_dir": folder / "runs",
+            "data_dir": folder / "data",
+            "search_cache_dir": folder / "search",
+        }
+        self.directory = folder / "runs" / "one" / "evaluations"
+
+    async def run(self, **given: Any) -> list[dict[str, Any]]:
+        """Evaluate; the descriptions that were added."""
+        before = {one["evaluation"] for one in self.all()}
+        await evaluate_checkpoints(**self.settings, **given)
+        return [one for one in self.all() if one["evaluation"] not in before]
+
+    def all(self) -> list[dict[str, Any]]:
+        return Run.open(self.settings["runs_dir"], "one").evaluations()
+
+    def trajectories(self, one: dict[str, Any]) -> list[Trajectory]:
+        return read_trajectories(self.directory / f"{one['evaluation']}.parquet")
 
 
 @pytest.fixture(scope="module")
-def trained(prefect_server, tmp_path_factory) -> Flows:
-    """Flows with a run of one step, whose only checkpoint is step_1."""
-    flows = Flows(prefect_server, tmp_path_factory.mktemp("evaluated"))
-    flows.run("prepare_flow", "--profile", "local")
-    flows.run(
-        *("train_flow", "--max-steps", "1", "--questions-per-batch", "2", "--group-size", "2"),
-        *("--swanlab-mode", "disabled", "--run-name", "one"),
-    )
-    return flows
+def evaluations(prefect_server, tmp_path_factory) -> Iterator[Evaluations]:
+    """One engine serves all of them."""
+    folder = tmp_path_factory.mktemp("evaluations")
+    found = Evaluations(folder)
+    small = {"max_steps": 1, "questions_per_batch": 2, "group_size": 2, "run_name": "one"}
+    server = {
+        PREFECT_API_URL: prefect_server["PREFECT_API_URL"],
+        PREFECT_LOCAL_STORAGE_PATH: folder / "results",
+    }
+    home = found.settings["runs_dir"] / ".engine"
+    with temporary_settings(server), embedded_engine(home, MODEL_NAME):
+        asyncio.run(prepare_data(profile="local", data_dir=folder / "data"))
+        asyncio.run(train(**found.settings, **small, swanlab_mode="disabled"))
+        yield found
 
 
-def evaluations(flows: Flows) -> dict[str, dict]:
-    """The descriptions of finished evaluations by name."""
-    directory = Run.open(flows.runs_dir, "one").directory / "evaluations"
-    return {file.stem: json.loads(file.read_text()) for file in directory.glob("*.json")}
+def shard_runs() -> set[str]:
+    """Names of the shards' task runs in Prefect."""
+    with get_client(sync_client=True) as client:
+        names = [run.name for run in client.read_task_runs(limit=200)]
+    return {name for name in names if "shard" in name}
 
 
-def new(flows: Flows, *arguments: str, **options) -> tuple[list[dict], str]:
-    """Run an evaluation; what it added, and what it printed."""
-    before = evaluations(flows)
-    printed = flows.run("eval_flow", *arguments, **options)
-    return [e for name, e in evaluations(flows).items() if name not in before], printed
-
-
-def test_shards_answer_every_question_once_and_another_run_asks_none_again(trained, tmp_path):
-    sampling = ("--limit", "7", "--samples", "2", "--temperature", "1", "--seed", "3")
-    output = tmp_path / "written"
-    added, printed = new(trained, *sampling, "--shards", "3", "--output", str(output))
-    found = {(e["checkpoint"], e["questions"], e["samples"]) for e in added}
+async def test_shards_answer_every_question_once_and_another_run_asks_none_again(
+    evaluations, tmp_path
+):
+    sampling = {"limit": 7, "samples": 2, "temperature": 1.0, "seed": 3}
+    added = await evaluations.run(**sampling, shards=3, output=tmp_path)
+    found = {(one["checkpoint"], one["questions"], one["samples"]) for one in added}
     assert found == {("base", 7, 2), ("step_1", 7, 2)}
-    for number in (1, 2, 3):
-        assert f"answer one step_1 shard {number}" in printed
-    directory = Run.open(trained.runs_dir, "one").directory / "evaluations"
+    shards = {f"answer one {label} shard {n}" for label in ("base", "step_1") for n in (1, 2, 3)}
+    assert await asyncio.to_thread(shard_runs) == shards
     for one in added:
-        rows = read_trajectories(directory / f"{one['evaluation']}.parquet")
+        rows = evaluations.trajectories(one)
         asked = [(row.question.question_id, row.index) for row in rows]
         assert len(asked) == len(set(asked)) == 14
-        assert not list(directory.glob(f"{one['evaluation']}.*/"))
-        lines = (output / f"{one['checkpoint']}.jsonl").read_text().splitlines()
-        assert len(lines) == 14 + 1
-        assert json.loads(lines[-1])["type"] == "summary"
-        written = [json.loads(line)["exact_match"] for line in lines[:-1]]
-        assert sum(written) == sum(row.em for row in rows)
-    added, printed = new(trained, *sampling)
-    assert added == []
-    assert "answers," not in printed
+        *lines, summary = (tmp_path / f"{one['checkpoint']}.jsonl").read_text().splitlines()
+        assert [json.loads(line)["exact_match"] for line in lines] == [row.em for row in rows]
+        assert json.loads(summary)["evaluated_examples"] == 14
+    assert not [path for path in evaluations.directory.iterdir() if path.is_dir()]
+    kept = {path: path.stat().st_mtime_ns for path in evaluations.directory.iterdir()}
+    assert await evaluations.run(**sampling) == []
+    assert await evaluations.run(**sampling, shards=2) == []
+    assert await asyncio.to_thread(shard_runs) == shards
+    assert {path: path.stat().st_mtime_ns for path in evaluations.directory.iterdir()} == kept
 
 
-def test_shards_run_in_dask_workers_too(trained):
+async def test_shards_run_in_dask_workers_too(evaluations):
     pytest.importorskip("prefect_dask")
-    arguments = ("--limit", "4", "--shards", "2", "--task-runner", "dask", "--seed", "4")
-    added, printed = new(trained, "--ckpts", "base", *arguments)
-    assert [e["questions"] for e in added] == [4]
-    assert "shard 2" in printed
+    (one,) = await evaluations.run(limit=4, ckpts="base", shards=2, task_runner="dask", seed=4)
+    assert one["questions"] == 4
 
 
-def test_a_task_runner_that_is_not_installed_is_refused_at_once(trained):
-    try:
-        import prefect_ray  # noqa: F401
-    except ImportError:
-        printed = trained.run("eval_flow", "--shards", "2", "--task-runner", "ray", status=2)
-        assert "pip install prefect-ray" in printed
-    else:
-        pytest.skip("prefect-ray is installed")
+@pytest.mark.parametrize("package", ["dask", "ray"])
+async def test_a_task_runner_that_is_not_installed_is_refused_at_once(
+    evaluations, monkeypatch, package
+):
+    monkeypatch.setitem(__import__("sys").modules, f"prefect_{package}", None)
+    with pytest.raises(SettingsError, match=f"pip install prefect-{package}"):
+        await check(resolve(EvalSettings, evaluations.settings | {"task_runner": package}))
 
 
-def test_a_killed_evaluation_asks_only_the_questions_that_are_left(trained):
-    arguments = ("--ckpts", "base", "--batch-size", "2", "--seed", "5", "--temperature", "1")
-    process = trained.start("eval_flow", *arguments)
-    directory = Run.open(trained.runs_dir, "one").directory / "evaluations"
-    deadline = time.monotonic() + 200
-    while not (parts := [p for d in directory.glob("base.*/") for p in d.glob("*.parquet")]):
-        assert process.poll() is None and time.monotonic() < deadline, process.stdout.read()
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    kept = sum(part.exists() for part in parts)
-    assert 1 <= kept < 70
-    added, printed = new(trained, *arguments)
-    assert [e["questions"] for e in added] == [70]
-    reused = int(re.search(r"base: (\d+) answered questions are reused", printed).group(1))
-    assert kept <= reused < 70
+async def test_an_interrupted_evaluation_asks_only_the_questions_that_are_left(evaluations):
+    given = {"ckpts": "base", "limit": 12, "batch_size": 2, "temperature": 1.0, "seed": 5}
+    interrupted = asyncio.create_task(evaluations.run(**given))
+    while not (parts := list(evaluations.directory.glob("base.*/*.parquet"))):
+        assert not interrupted.done()
+        await asyncio.sleep(0.005)
+    interrupted.cancel()
+    await asyncio.wait([interrupted])
+    parts = [part for part in parts if part.exists()]
+    assert 1 <= len(parts) < 12
+    before = [trajectory for part in parts for trajectory in read_trajectories(part)]
+    (one,) = await evaluations.run(**given)
+    after = {t.question.question_id: t for t in evaluations.trajectories(one)}
+    assert len(after) == 12
+    assert all(after[t.question.question_id] == t for t in before)  # its seconds too
 
 
-def test_another_environment_evaluates_the_base_model_anew_unless_mixing_is_forced(trained):
-    same = ("--limit", "3", "--seed", "6")
-    first, _ = new(trained, *same)
-    other = (*same, "--max-search-calls", "1")
-    mixed, _ = new(trained, *other, "--force-mixed")
-    assert [(e["checkpoint"], e["forced_mixed"]) for e in mixed] == [("step_1", True)]
-    both, _ = new(trained, *other)
-    assert [(e["checkpoint"], e["forced_mixed"]) for e in both] == [("base", False)]
-    fingerprints = {e["environment_fingerprint"] for e in first}
-    assert len(fingerprints) == 1
-    assert both[0]["environment_fingerprint"] == mixed[0]["environment_fingerprint"]
-    assert both[0]["environment_fingerprint"] not in fingerprints
+async def test_another_environment_evaluates_the_base_model_anew_unless_mixing_is_forced(
+    evaluations,
+):
+    same = {"limit": 3, "seed": 6}
+    other = {**same, "max_search_calls": 1}
+    first = await evaluations.run(**same)
+    (mixed,) = await evaluations.run(**other, force_mixed=True)
+    assert (mixed["checkpoint"], mixed["forced_mixed"]) == ("step_1", True)
+    (base,) = await evaluations.run(**other)
+    assert (base["checkpoint"], base["forced_mixed"]) == ("base", False)
+    assert base["environment_fingerprint"] == mixed["environment_fingerprint"]
+    (fingerprint,) = {one["environment_fingerprint"] for one in first}
+    assert base["environment_fingerprint"] != fingerprint
