@@ -11,7 +11,7 @@ import asyncio
 from flows.settings_flow import main, settings_flow
 from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
 from tasks.shards import answer_in_shards, task_runner
-from tasks.workbench import Evaluating, current_evaluating
+from tasks.workbench import Evaluating, evaluate_on
 
 from prefect import get_run_logger
 
@@ -38,7 +38,7 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     async with open_workbench(settings, settings.question_set) as bench:
         bench.questions = bench.questions[: settings.limit]
         evaluating = Evaluating(run, settings, bench)
-        current_evaluating.set(evaluating)
+        evaluate_on(evaluating)
         if settings.shards > 1:
             await asyncio.to_thread(answer_in_shards, evaluating, policies)
         evaluated = [await evaluate(run.name, policy) for policy in policies]

@@ -12,7 +12,7 @@ from flows.settings_flow import main, settings_flow
 from tasks.artifacts import TrainingArtifacts, training_summary
 from tasks.rollout import rollout
 from tasks.update import initial_state, update
-from tasks.workbench import Training, current_training
+from tasks.workbench import Training, train_on
 
 from prefect import get_run_logger
 from prefect.context import FlowRunContext
@@ -56,7 +56,7 @@ async def train(settings: TrainSettings) -> str:
                 settings.source_weights or None,
             )
             session = bench.policies.session(lora)
-            current_training.set(Training(run, settings, digest(who), bench, session, schedule))
+            train_on(Training(run, settings, digest(who), bench, session, schedule))
             await _steps(settings, run, first_state(settings))
         await training_summary(run)
     return run.name

@@ -172,9 +172,9 @@ class TaskRunnerKind(StrEnum):
     THREADS = "threads"
     """Threads of this process."""
     DASK = "dask"
-    """Processes of a Dask cluster on this machine (prefect-dask)."""
+    """Processes of a Dask cluster on this machine (extra dask)."""
     RAY = "ray"
-    """Processes of Ray on this machine (prefect-ray)."""
+    """Processes of Ray on this machine (extra ray)."""
 
 
 class EvalSettings(WorkSettings, Prices):

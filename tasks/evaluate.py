@@ -52,7 +52,7 @@ class Evaluated(BaseModel):
 
 def evaluation_name(policy: Policy) -> str:
     """Name of the evaluation: equal for equal policy, questions, sampling and environment."""
-    evaluating = current_evaluating.get()
+    evaluating = current_evaluating()
     settings = evaluating.settings
     what = {
         "model_path": policy.model_path,
@@ -74,7 +74,7 @@ def question_ids_digest(evaluating: Evaluating) -> str:
 
 def evaluation_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """Prefect's cache key."""
-    run_id = current_evaluating.get().run.run_id
+    run_id = current_evaluating().run.run_id
     return f"evaluate.{run_id}.{evaluation_name(parameters['policy'])}"
 
 
@@ -89,7 +89,7 @@ def evaluation_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
 async def evaluate(run_name: str, policy: Policy) -> Evaluated:
     """Let `policy` answer every question of the set. Finished questions are reused. Raises
     SearchOutage or PolicyUnavailable when too much failed, to be tried again later."""
-    evaluating = current_evaluating.get()
+    evaluating = current_evaluating()
     settings, bench = evaluating.settings, evaluating.bench
     name = evaluation_name(policy)
     store = evaluating.run.evaluation(name, policy.model_path or BASE)
@@ -176,7 +176,7 @@ async def answer(
 @task(name="write-jsonl", task_run_name="write {run_name} {evaluated.policy.label}")
 async def write_jsonl(run_name: str, evaluated: Evaluated, folder: Path) -> Path:
     """Write an evaluation as the seed's JSONL: a line a question, a summary line last."""
-    evaluating = current_evaluating.get()
+    evaluating = current_evaluating()
     path = evaluating.run.evaluation(evaluated.evaluation, BASE).path
     trajectories = await asyncio.to_thread(read_trajectories, path)
     lines = jsonl_lines(

@@ -39,7 +39,7 @@ class Rollout(BaseModel):
 
 def rollout_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """Prefect's cache key: the run, the settings that matter, and the step."""
-    training = current_training.get()
+    training = current_training()
     return f"rollout.{training.run.run_id}.{training.digest}.step-{parameters['step']:05d}"
 
 
@@ -54,7 +54,7 @@ def rollout_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
 async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
     """Sample the groups of `step` from the policy saved at `policy_ref`. Raises SearchOutage or
     PolicyUnavailable when too much failed, to be tried again later."""
-    training = current_training.get()
+    training = current_training()
     started = time.monotonic()
     questions = training.schedule.batch(step)
     store = training.run.trajectories(step, policy_ref)

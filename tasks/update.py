@@ -32,7 +32,7 @@ on from its last checkpoint."""
 
 def update_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """Prefect's cache key: the run, the settings that matter, and the step."""
-    training = current_training.get()
+    training = current_training()
     return f"update.{training.run.run_id}.{training.digest}.step-{parameters['step']:05d}"
 
 
@@ -47,7 +47,7 @@ OPTIONS: dict[str, Any] = {
 @task(name="initial-state", task_run_name="initial state {run_name}", **OPTIONS)
 async def initial_state(run_name: str, resume_state: str | None, step: int = 0) -> StepRecord:
     """Save the policy before any update, so that every step starts from a saved state."""
-    training = current_training.get()
+    training = current_training()
     recorded = (await asyncio.to_thread(training.run.ledger)).get(step)
     if recorded:
         return recorded
@@ -72,7 +72,7 @@ async def initial_state(run_name: str, resume_state: str | None, step: int = 0) 
 @task(name="update", task_run_name="update {run_name} step {step}", **OPTIONS)
 async def update(run_name: str, step: int, policy_ref: str, rollout: Rollout) -> StepRecord:
     """Apply the step's trajectories to the policy at `policy_ref`, save it, record it."""
-    training = current_training.get()
+    training = current_training()
     ledger = await asyncio.to_thread(training.run.ledger)
     if step in ledger:
         get_run_logger().info("step %d is in the ledger; it is not applied again", step)

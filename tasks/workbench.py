@@ -38,8 +38,30 @@ class Evaluating:
     bench: Workbench
 
 
-current_training: ContextVar[Training] = ContextVar("current_training")
-current_evaluating: ContextVar[Evaluating] = ContextVar("current_evaluating")
+_training: ContextVar[Training] = ContextVar("training")
+_evaluating: ContextVar[Evaluating] = ContextVar("evaluating")
+# Reached by functions alone: flows and tasks that go to other processes are pickled with the
+# globals that they name, and a ContextVar cannot be.
+
+
+def train_on(training: Training) -> None:
+    """What the tasks that are called from here on find."""
+    _training.set(training)
+
+
+def current_training() -> Training:
+    """The training of the flow that calls this task."""
+    return _training.get()
+
+
+def evaluate_on(evaluating: Evaluating) -> None:
+    """What the tasks that are called from here on find."""
+    _evaluating.set(evaluating)
+
+
+def current_evaluating() -> Evaluating:
+    """The evaluation of the flow that calls this task."""
+    return _evaluating.get()
 
 
 @contextmanager

@@ -96,8 +96,8 @@ async def test_shards_answer_every_question_once_and_another_run_asks_none_again
     assert {path: path.stat().st_mtime_ns for path in evaluations.directory.iterdir()} == kept
 
 
+@pytest.mark.slow  # each worker loads everything
 async def test_shards_run_in_dask_workers_too(evaluations):
-    pytest.importorskip("prefect_dask")
     (one,) = await evaluations.run(limit=4, ckpts="base", shards=2, task_runner="dask", seed=4)
     assert one["questions"] == 4
 
