@@ -14,6 +14,7 @@ from searchr1.config import (
     resolve,
 )
 from searchr1.errors import SettingsError
+from searchr1.tiny_policy import MODEL_NAME, SYSTEM_PROMPT
 
 
 def test_what_a_person_sets_wins_over_the_profile_and_the_profile_over_the_default():
@@ -87,3 +88,8 @@ def test_settings_that_decide_what_a_step_does_change_the_digest(given):
 def test_every_setting_tells_a_person_what_it_is():
     silent = [n for n, info in PipelineSettings.model_fields.items() if not info.description]
     assert silent == []
+
+
+def test_the_local_profile_speaks_to_the_tiny_policy_as_it_was_taught():
+    local = profile_values(Profile.LOCAL)
+    assert (local["base_model"], local["system_prompt"]) == (MODEL_NAME, SYSTEM_PROMPT)

@@ -8,6 +8,7 @@ import pytest
 from searchr1.data import corpus_path
 from searchr1.search.index import open_index
 from tests.conftest import Flows
+from tests.deployments.conftest import client, no_deployments, prefect  # noqa: F401  (fixtures)
 from tests.faults.outcome import Outcome, outcome
 from tests.faults.stage import KEY, CountingSearch, FaultyEngine, Stage, prepare_world
 

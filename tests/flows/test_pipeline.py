@@ -47,9 +47,7 @@ def test_the_chain_leaves_a_ledger_evaluations_a_warehouse_and_a_report(flows):
     assert run.checkpoint("step_2").sampler_weights in shown["summary"]
     assert "EM" in artifact(flows, "report-small")
 
-    again = flows.run(
-        *("train_search_r1", "--profile", "local", "--max-steps", "2", "--save-every", "1"), *SMALL
-    )
+    again = flows.run("train_flow", "--max-steps", "2", "--save-every", "1", *SMALL)
     assert "Cached" in again
     assert list(run.ledger()) == [0, 1, 2]
 
