@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from tasks.secrets import load_secrets
 
 from prefect import Flow, flow
+from prefect.runtime import flow_run
 from pydantic import BaseModel
 
-from searchr1.config import from_command_line, resolve
+from searchr1.config import Profile, from_command_line, resolve
 from searchr1.errors import SearchR1Error
 
 S = TypeVar("S", bound=BaseModel)
@@ -36,9 +37,16 @@ def settings_flow(
         run.__module__ = body.__module__
         run.__doc__ = _documentation(body, model)
         run.__signature__ = _signature(model)  # type: ignore[attr-defined]
-        return flow(name=name, **options)(run)
+        return flow(name=name, flow_run_name=_run_name, **options)(run)
 
     return decorate
+
+
+def _run_name() -> str:
+    """The name of a flow run in the UI: the flow, and the training run that it is about."""
+    given = flow_run.parameters
+    about = given.get("run_name") or given.get("run") or given.get("profile") or given.get("source")
+    return f"{flow_run.flow_name} {about or Profile.LOCAL}"
 
 
 def _signature(model: type[BaseModel]) -> inspect.Signature:
