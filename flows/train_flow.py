@@ -58,7 +58,7 @@ async def train(settings: TrainSettings) -> str:
             session = bench.policies.session(lora)
             train_on(Training(run, settings, digest(who), bench, session, schedule))
             await _steps(settings, run, first_state(settings))
-        await training_summary(run)
+        await training_summary(run, settings.max_steps)
     return run.name
 
 

@@ -55,14 +55,14 @@ class TrainingArtifacts:
             )
 
 
-async def training_summary(run: Run) -> None:
+async def training_summary(run: Run, max_steps: int) -> None:
     """A markdown artifact: where the run stands, its checkpoints, and where to look on."""
     await acreate_markdown_artifact(
-        await asyncio.to_thread(summary_text, run), key=artifact_key("summary", run.name)
+        await asyncio.to_thread(summary_text, run, max_steps), key=artifact_key("summary", run.name)
     )
 
 
-def summary_text(run: Run) -> str:
+def summary_text(run: Run, max_steps: int) -> str:
     """Where a run stands, as markdown with links."""
     ledger = run.ledger()
     steps = [ledger[step] for step in sorted(ledger) if step]
@@ -71,7 +71,7 @@ def summary_text(run: Run) -> str:
     if steps:
         first, last = steps[0], steps[-1]
         lines += [
-            f"Step {last.step} of {run.settings['max_steps']}: right answers "
+            f"Step {last.step} of {max_steps}: right answers "
             f"{first.metrics['reward/correct']:.0%} in step {first.step}, "
             f"{last.metrics['reward/correct']:.0%} in step {last.step}; spent "
             f"{dollars(spent(step.metrics for step in steps).total)}. Batches differ: the "

@@ -67,6 +67,8 @@ def answer_in_shards(evaluating: Evaluating, policies: Sequence[Policy]) -> None
     Blocks until all are done; raises the first error."""
     settings = evaluating.settings
     shards = [shard for policy in policies for shard in shards_of(evaluating, policy)]
+    if not shards:
+        return
     with task_runner(settings.task_runner, settings.shards) as runner:
         parameters = {
             "run_name": evaluating.run.name,
