@@ -19,6 +19,7 @@ from tasks.workbench import Evaluating
 
 from prefect import Task, task, unmapped
 from prefect.futures import wait
+from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from pydantic import BaseModel
 
@@ -100,7 +101,8 @@ def shards_of(evaluating: Evaluating, policy: Policy) -> list[Shard]:
 
 
 def task_runner(kind: TaskRunnerKind, workers: int) -> TaskRunner:
-    """A task runner with so many workers. Raises SettingsError when its package is missing."""
+    """A task runner with so many workers. Raises SettingsError when its package is missing, or
+    when there is no Prefect server that workers in other processes would report to."""
     if kind is TaskRunnerKind.THREADS:
         return ThreadPoolTaskRunner(max_workers=workers)
     try:
@@ -109,6 +111,11 @@ def task_runner(kind: TaskRunnerKind, workers: int) -> TaskRunner:
         raise SettingsError(
             f"--task-runner {kind} needs prefect-{kind}: pip install prefect-{kind}"
         ) from error
+    if not get_current_settings().api.url:
+        raise SettingsError(
+            f"--task-runner {kind} needs a Prefect server that its workers can reach. Start one "
+            "with `make server`, then: prefect config set PREFECT_API_URL=http://127.0.0.1:4200/api"
+        )
     if kind is TaskRunnerKind.DASK:
         workers_of: dict[str, int] = {"n_workers": workers, "threads_per_worker": 1}
         return module.DaskTaskRunner(cluster_kwargs=workers_of)

@@ -102,6 +102,16 @@ async def test_shards_run_in_dask_workers_too(evaluations):
     assert one["questions"] == 4
 
 
+async def test_workers_of_other_processes_need_a_prefect_server(evaluations):
+    dask = resolve(EvalSettings, evaluations.settings | {"task_runner": "dask"})
+    await check(dask)
+    with (
+        temporary_settings(restore_defaults={PREFECT_API_URL}),
+        pytest.raises(SettingsError, match="make server"),
+    ):
+        await check(dask)
+
+
 @pytest.mark.parametrize("package", ["dask", "ray"])
 async def test_a_task_runner_that_is_not_installed_is_refused_at_once(
     evaluations, monkeypatch, package
