@@ -36,6 +36,11 @@ class Victim(StrEnum):
     """Both; both are started again."""
 
 
+PATIENT = ("--service-retry-seconds", "60", "--sample-timeout", "60")
+"""Long enough for an engine that was killed to come back. With less a request may fail, and where
+it is the only one in flight, one trajectory in sixteen is left out, as it should be."""
+
+
 def kill_at(kind: str, nth: int, when: When = When.ARRIVES) -> Fault:
     return Fault(Action.KILL, kind, nth, when=when)
 
@@ -151,6 +156,8 @@ def test_a_kill_at_a_point_drawn_by_a_seed_changes_nothing(
     nth = draw.randint(1, expected.requests - 3)  # the last ones tidy up and say good-bye
     victim = draw.choice(list(Victim))
     fault = kill_at("*", nth, draw.choice(list(When)))
+    if victim is Victim.ENGINE:
+        settings += PATIENT
     after_a_kill(stage, f"seed-{seed}", fault, victim, *settings).assert_equal(expected)
 
 
