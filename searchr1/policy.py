@@ -26,7 +26,7 @@ from pytrio.types.forward.tensor_data import TensorData
 from searchr1.chat import ChatTokenizer
 from searchr1.datum import Datum
 from searchr1.errors import RetryableError
-from searchr1.policy_errors import FATAL_CODES, PolicyRefused, translate
+from searchr1.policy_errors import FATAL_CODES, ClientLost, PolicyRefused, translate
 from searchr1.sampler import Sample, SamplingError
 
 T = TypeVar("T")
@@ -228,6 +228,8 @@ class ServiceSampler:
                 ),
                 self._options.timeout,
             )
+        except ClientLost:  # not this request alone: the task is retried with a new client
+            raise
         except RetryableError as error:
             raise SamplingError(str(error)) from error
         return [

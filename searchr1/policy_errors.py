@@ -37,6 +37,10 @@ class PolicyUnavailable(RetryableError):
     """The service, or the live client, cannot be used right now; a new client may."""
 
 
+class ClientLost(PolicyUnavailable):
+    """The service no longer knows the live client's run: whatever is asked of it will fail."""
+
+
 class PolicyRefused(FatalError):
     """The service will not do this until a person changes something."""
 
@@ -59,7 +63,9 @@ def translate(error: Exception) -> Exception:
         return PolicyRefused(f"{what}: {FATAL_CODES[code]}")
     if error.code.startswith("validation.") or error.code.startswith("dependency."):
         return error
-    transient = error.status_code in _TRANSIENT_STATUS or error.status_code == _UNKNOWN_OBJECT
-    if transient or isinstance(error, EventFailedError) or error.code == "training.run_broken":
-        return PolicyUnavailable(f"{what}; a new client will be opened from the last saved state.")
+    remedy = "a new client will be opened from the last saved state."
+    if error.status_code == _UNKNOWN_OBJECT or error.code == "training.run_broken":
+        return ClientLost(f"{what}; {remedy}")
+    if error.status_code in _TRANSIENT_STATUS or isinstance(error, EventFailedError):
+        return PolicyUnavailable(f"{what}; {remedy}")
     return PolicyRefused(f"{what}: the service does not accept this request.")

@@ -34,7 +34,7 @@ class Sampler(Protocol):
         seed: int | None,
     ) -> list[Sample]:
         """Draw `count` sequences of at most `max_tokens` tokens that continue `prompt` and end
-        at a token of `stop`. Raises SamplingError when this request failed, and a fatal error
+        at a token of `stop`. Raises SamplingError when this request failed, and another error
         when no request can succeed."""
         ...
 

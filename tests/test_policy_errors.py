@@ -8,7 +8,9 @@ from pytrio.errors.control import ControlAPIError
 from pytrio.errors.event import EventFailedError
 
 from searchr1.errors import ErrorClass, classify
-from searchr1.policy_errors import FATAL_CODES, translate
+from searchr1.policy import SamplingOptions, ServiceSampler
+from searchr1.policy_errors import FATAL_CODES, ClientLost, translate
+from searchr1.sampler import SamplingError
 
 RETRYABLE, FATAL, PROGRAMMING = ErrorClass.RETRYABLE, ErrorClass.FATAL, ErrorClass.PROGRAMMING
 
@@ -40,6 +42,25 @@ RETRYABLE, FATAL, PROGRAMMING = ErrorClass.RETRYABLE, ErrorClass.FATAL, ErrorCla
 )
 def test_an_error_has_the_class_that_its_status_and_code_call_for(error, expected):
     assert classify(translate(error)) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (ActorAPIError("x", status_code=404, code="run_not_found"), True),
+        (pytrio.PyTrioError("x", code="training.run_broken"), True),
+        (ActorAPIError("x", status_code=503), False),
+        (ActorAPIError("x", status_code=0, code="actor.sampling.total_timeout"), False),
+    ],
+)
+async def test_a_lost_client_is_not_the_fault_of_one_sample(error, lost):
+    class Client:
+        async def sample_async(self, *_: object, **__: object) -> None:
+            raise error
+
+    sampler = ServiceSampler(Client(), SamplingOptions(1.0, 1.0, 5.0))  # type: ignore[arg-type]
+    with pytest.raises(ClientLost if lost else SamplingError):
+        await sampler.sample([1], 1, 1, [], None)
 
 
 @pytest.mark.parametrize("code", FATAL_CODES)
