@@ -149,15 +149,13 @@ class TrajectoryStore:
     def read(self, only: Collection[str] | None = None) -> dict[str, Group]:
         """The groups that are there, by question id; with `only`, those of these questions."""
         if self.finished:
-            found = read_trajectories(self.path)
+            everything = read_trajectories(self.path)
+            found = [t for t in everything if only is None or t.question.question_id in only]
         else:
-            files = sorted(self.parts.glob("*.parquet"))
-            if only is not None:
-                files = [file for file in map(self._part, only) if file.exists()]
+            there = sorted(self.parts.glob("*.parquet"))
+            wanted = None if only is None else set(map(self._part, only))
+            files = [file for file in there if wanted is None or file in wanted]
             found = [trajectory for file in files for trajectory in read_trajectories(file)]
-        if only is not None:
-            wanted = set(only)
-            found = [t for t in found if t.question.question_id in wanted]
         by_question: dict[str, list[Trajectory]] = {}
         for trajectory in found:
             by_question.setdefault(trajectory.question.question_id, []).append(trajectory)
