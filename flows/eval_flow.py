@@ -7,6 +7,7 @@ policy in the same environment, are not asked again.
 """
 
 import asyncio
+from typing import Any
 
 from flows.settings_flow import main, settings_flow
 from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
@@ -27,7 +28,7 @@ from searchr1.workbench import open_workbench, preflight
 async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     """Evaluate the base model and checkpoints of a run on one question set."""
     run = Run.find(settings.runs_dir, settings.run)
-    policies = chosen_policies(run, settings)
+    policies = await asyncio.to_thread(chosen_policies, run, settings)
     get_run_logger().info(
         "run '%s': %s on %s, %s",
         run.name,
@@ -50,7 +51,8 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
 
 async def check(settings: EvalSettings) -> None:
     """What can be found wrong before anything is started."""
-    chosen_policies(Run.find(settings.runs_dir, settings.run), settings)
+    run = Run.find(settings.runs_dir, settings.run)
+    await asyncio.to_thread(chosen_policies, run, settings)
     task_runner(settings.task_runner, settings.shards)  # its package is there
     await preflight(settings, settings.question_set)
 
@@ -75,19 +77,32 @@ def chosen_policies(run: Run, settings: EvalSettings) -> list[Policy]:
 
 
 def best_checkpoint(run: Run) -> str:
-    """The checkpoint with the highest macro EM so far. The best of several is partly the luckiest:
-    confirm it on other questions. Raises SettingsError when none was evaluated."""
-    scores: dict[str, float] = {}
-    for file in run.directory.glob("evaluations/step_*.parquet"):
-        items = items_from(read_trajectories(file))
-        label = file.name.split(".")[0]
-        scores[label] = max(scores.get(label, 0.0), summarise(items).macro[Metric.EM].value)
-    if not scores:
+    """The checkpoint with the highest macro EM among those that were evaluated alike: on the same
+    questions, with the same sampling and environment. When that was done in several ways, the one
+    with the most checkpoints counts, of equals the latest. The best of several is partly the
+    luckiest: confirm it on other questions. Raises SettingsError when none was evaluated."""
+    kept = run.checkpoints()
+    alike: dict[tuple[Any, ...], dict[str, str]] = {}
+    for one in reversed(run.evaluations()):
+        if one["checkpoint"] in kept:
+            conditions = tuple(one[name] for name in _CONDITIONS)
+            alike.setdefault(conditions, {}).setdefault(one["checkpoint"], one["evaluation"])
+    if not alike:
         raise SettingsError(
             f"run '{run.name}' has no evaluated checkpoint to be the best. Evaluate first: "
             "python flows/eval_flow.py --ckpts all"
         )
-    return max(scores, key=lambda label: scores[label])
+    evaluations = max(alike.values(), key=len)
+
+    def macro_em(label: str) -> float:
+        file = run.evaluation(evaluations[label], label).path
+        return summarise(items_from(read_trajectories(file))).macro[Metric.EM].value
+
+    return max(evaluations, key=macro_em)
+
+
+_CONDITIONS = ("question_ids_digest", "samples", "temperature", "environment_fingerprint")
+"""Fields of an evaluation's description that are equal where scores can be compared."""
 
 
 if __name__ == "__main__":

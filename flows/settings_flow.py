@@ -10,9 +10,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from tasks.secrets import load_secrets
+from tasks.secrets import load_env_file, load_secrets
 
-from dotenv import find_dotenv, load_dotenv
 from prefect import Flow, flow
 from prefect.runtime import flow_run
 from pydantic import BaseModel
@@ -79,7 +78,7 @@ def main(
     as far as `check` finds it, ends with one clear message and status 2, before Prefect is
     started; a failed flow ends with status 1."""
     try:
-        load_dotenv(find_dotenv(usecwd=True), interpolate=False)
+        load_env_file()
         given = from_command_line(model, about=sys.modules["__main__"].__doc__)
         settings = resolve(model, given)
         if check is not None:

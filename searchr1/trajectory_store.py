@@ -146,6 +146,15 @@ class TrajectoryStore:
         """Store a finished group."""
         write_trajectories(self._part(group.question.question_id), group.trajectories)
 
+    def missing(self, questions: Iterable[Question]) -> list[Question]:
+        """Those of `questions` whose group is not there, in their order."""
+        if self.finished:
+            column = pq.read_table(self.path, columns=["question_id"]).column(0)
+            there = set(column.to_pylist())
+            return [q for q in questions if q.question_id not in there]
+        parts = set(self.parts.glob("*.parquet"))
+        return [q for q in questions if self._part(q.question_id) not in parts]
+
     def read(self, only: Collection[str] | None = None) -> dict[str, Group]:
         """The groups that are there, by question id; with `only`, those of these questions."""
         if self.finished:

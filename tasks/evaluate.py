@@ -40,6 +40,11 @@ class Policy(BaseModel):
     step: int
     """Of the checkpoint; 0 for the base model."""
 
+    @property
+    def ref(self) -> str:
+        """Whose trajectories a store holds: the saved weights, or the base model."""
+        return self.model_path or BASE
+
 
 class Evaluated(BaseModel):
     """Where the evaluation of a policy lies."""
@@ -92,14 +97,13 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
     evaluating = current_evaluating()
     settings, bench = evaluating.settings, evaluating.bench
     name = evaluation_name(policy)
-    store = evaluating.run.evaluation(name, policy.model_path or BASE)
+    store = evaluating.run.evaluation(name, policy.ref)
     description = store.path.with_suffix(".json")
-    done = await asyncio.to_thread(store.read)
-    missing = [q for q in bench.questions if q.question_id not in done]
+    missing = await asyncio.to_thread(store.missing, bench.questions)
     started = now()
     if missing:
-        if done:
-            get_run_logger().info("%s: %d answered questions are reused", policy.label, len(done))
+        if reused := len(bench.questions) - len(missing):
+            get_run_logger().info("%s: %d answered questions are reused", policy.label, reused)
         await answer(settings, bench, policy, missing, store, policy.label)
     if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
         await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share)
@@ -177,7 +181,7 @@ async def answer(
 async def write_jsonl(run_name: str, evaluated: Evaluated, folder: Path) -> Path:
     """Write an evaluation as the seed's JSONL: a line a question, a summary line last."""
     evaluating = current_evaluating()
-    path = evaluating.run.evaluation(evaluated.evaluation, BASE).path
+    path = evaluating.run.evaluation(evaluated.evaluation, evaluated.policy.ref).path
     trajectories = await asyncio.to_thread(read_trajectories, path)
     lines = jsonl_lines(
         trajectories,

@@ -58,12 +58,11 @@ async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
     started = time.monotonic()
     questions = training.schedule.batch(step)
     store = training.run.trajectories(step, policy_ref)
-    done = await asyncio.to_thread(store.read)
-    missing = [question for question in questions if question.question_id not in done]
+    missing = await asyncio.to_thread(store.missing, questions)
     with reopening(training):
         if missing:
-            if done:
-                get_run_logger().info("step %d: %d finished groups are reused", step, len(done))
+            if reused := len(questions) - len(missing):
+                get_run_logger().info("step %d: %d finished groups are reused", step, reused)
             await _sample(training, step, missing, store)
         if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
             await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)

@@ -1,9 +1,10 @@
 """Keys and addresses of the services, from where a person keeps them into this environment.
 
 Every part of the program reads keys from the environment alone. What is set there wins; then the
-file `.env` of the working directory (or the nearest one above it); then Prefect Secret blocks
-named like the variable, in lower case with dashes: `deepseek-api-key` for DEEPSEEK_API_KEY. So a
-key is never a parameter, and no value is ever logged: only the variable's name and its origin.
+file `.env` of the working directory (or the nearest one above it), which is read whole, as a
+mirror's HF_ENDPOINT may stand there too; then Prefect Secret blocks named like the variable, in
+lower case with dashes: `deepseek-api-key` for DEEPSEEK_API_KEY. So a key is never a parameter, and
+no value is ever logged: only the variable's name and its origin.
 """
 
 import os
@@ -31,7 +32,7 @@ VARIABLES = (
     ("WIKIPEDIA_CONTACT",),
     ("SWANLAB_API_KEY",),
 )
-"""What may be loaded; names in one line mean the same, and one of them is enough."""
+"""Keys and addresses; names in one line mean the same, and one of them is enough."""
 
 
 async def load_secrets() -> None:
@@ -42,10 +43,24 @@ async def load_secrets() -> None:
     Raises:
         SettingsError: a Secret block of such a name holds something else than text.
     """
-    _take(_from_file(), ".env")
+    load_env_file()
     wanted = [name for names in _missing() for name in names]
     if wanted and (_in_run() or get_current_settings().api.url):
         _take(await _from_blocks(wanted), "a Prefect Secret block")
+
+
+def load_env_file() -> None:
+    """Set the variables of `.env` that are missing in `os.environ`."""
+    file = find_dotenv(usecwd=True)
+    if not file:
+        return
+    # Without interpolation a key with a dollar sign stays as it is.
+    values = dotenv_values(Path(file), interpolate=False)
+    _take(values, ".env")
+    ours = {name for names in VARIABLES for name in names}
+    for name, value in values.items():
+        if name not in ours and value is not None:
+            os.environ.setdefault(name, value)
 
 
 def _in_run() -> bool:
@@ -73,12 +88,6 @@ def _take(values: Mapping[str, str | None], origin: str) -> None:
                 os.environ[name] = value
                 _logger().info("%s is taken from %s", name, origin)
                 break
-
-
-def _from_file() -> Mapping[str, str | None]:
-    file = find_dotenv(usecwd=True)
-    # Without interpolation a key with a dollar sign stays as it is.
-    return dotenv_values(Path(file), interpolate=False) if file else {}
 
 
 async def _from_blocks(variables: list[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from importlib import import_module
 from math import ceil
 from typing import Any
 
-from tasks.evaluate import BASE, Policy, answer, evaluation_name
+from tasks.evaluate import Policy, answer, evaluation_name
 from tasks.retries import RETRIES
 from tasks.secrets import load_secrets
 from tasks.spoiled import refuse_spoiled
@@ -50,13 +50,11 @@ async def answer_shard(run_name: str, shard: Shard, settings: EvalSettings) -> i
     Raises SearchOutage or PolicyUnavailable when too much failed, to be tried again later."""
     await load_secrets()
     run = Run.open(settings.runs_dir, run_name)
-    store = run.evaluation(shard.evaluation, shard.policy.model_path or BASE)
+    store = run.evaluation(shard.evaluation, shard.policy.ref)
     wanted = set(shard.question_ids)
     async with open_workbench(settings, settings.question_set) as bench:
-        done = await asyncio.to_thread(store.read, wanted)
-        questions = [
-            q for q in bench.questions if q.question_id in wanted and q.question_id not in done
-        ]
+        its_own = [q for q in bench.questions if q.question_id in wanted]
+        questions = await asyncio.to_thread(store.missing, its_own)
         label = f"{shard.policy.label}, shard {shard.number}"
         await answer(settings, bench, shard.policy, questions, store, label)
     await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share, wanted)
@@ -86,8 +84,8 @@ def answer_in_shards(evaluating: Evaluating, policies: Sequence[Policy]) -> None
 def shards_of(evaluating: Evaluating, policy: Policy) -> list[Shard]:
     """The questions that `policy` has not answered yet, in `--shards` parts of equal size."""
     name = evaluation_name(policy)
-    done = evaluating.run.evaluation(name, policy.model_path or BASE).read()
-    missing = [q.question_id for q in evaluating.bench.questions if q.question_id not in done]
+    store = evaluating.run.evaluation(name, policy.ref)
+    missing = [q.question_id for q in store.missing(evaluating.bench.questions)]
     size = max(1, ceil(len(missing) / evaluating.settings.shards))
     return [
         Shard(

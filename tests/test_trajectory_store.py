@@ -47,9 +47,19 @@ def test_a_missing_group_is_an_error_and_nothing_is_merged(tmp_path):
     assert store(tmp_path).read() == {"world-1": group(1.0)}
 
 
+def test_questions_without_a_group_are_missing_before_and_after_merging(tmp_path):
+    kept = store(tmp_path)
+    kept.write(group(1.0))
+    questions = [OTHER, group(1.0).question]
+    assert kept.missing(questions) == [OTHER]
+    kept.finish(["world-1"])
+    assert store(tmp_path).missing(questions) == [OTHER]
+
+
 def test_groups_of_another_policy_are_not_taken_up(tmp_path):
     store(tmp_path, "trio://r/training_states/other").write(group(1.0))
     assert store(tmp_path).read() == {}
+    assert store(tmp_path).missing([group(1.0).question]) != []
 
 
 def test_a_half_written_part_is_not_seen(tmp_path):

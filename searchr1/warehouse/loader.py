@@ -252,7 +252,7 @@ def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     connection.begin()
     try:
         yield
-    except BaseException:
+    except BaseException:  # boundary: whatever it was, nothing half-written is kept
         connection.rollback()
         raise
     connection.commit()

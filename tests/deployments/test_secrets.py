@@ -1,4 +1,4 @@
-"""Keys reach the environment of a flow run, and nothing else."""
+"""Keys, and what else `.env` holds, reach the environment of a flow run and nothing else."""
 
 import asyncio
 import os
@@ -23,6 +23,8 @@ def environment(monkeypatch, tmp_path):
         # Set first, so that what the code sets is taken back after the test.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_ENDPOINT", "")
+    monkeypatch.delenv("HF_ENDPOINT")
     return monkeypatch
 
 
@@ -58,7 +60,8 @@ def test_the_environment_wins_then_the_file_then_a_secret_block(
         "PYTRIO_API_KEY=key-of-file\n"
         "DEEPSEEK_API_KEY=key-of-file\n"
         "WIKIPEDIA_CONTACT='me$HOME@example.org'\n"
-        "SOMETHING_ELSE=of-file\n"
+        "HF_ENDPOINT=https://mirror.example.org\n"
+        "HOME=/of-file\n"
     )
     blocks("wikipedia-contact", "contact-of-block")
     blocks("zhihu-search-keys", "12345")
@@ -68,7 +71,8 @@ def test_the_environment_wins_then_the_file_then_a_secret_block(
     assert os.environ["WIKIPEDIA_CONTACT"] == "me$HOME@example.org"
     assert os.environ["ZHIHU_SEARCH_KEYS"] == "12345"
     assert "SWANLAB_API_KEY" not in os.environ
-    assert "SOMETHING_ELSE" not in os.environ
+    assert os.environ["HF_ENDPOINT"] == "https://mirror.example.org"
+    assert os.environ["HOME"] != "/of-file"
 
     of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))
 
