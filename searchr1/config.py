@@ -67,7 +67,8 @@ class PolicySettings(_Settings):
     runs_dir: Path = Path("runs")
     """Folder of all runs, of the warehouse and of the embedded engine's checkpoints."""
     sample_timeout: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds to wait for one sampling request."""
+    """Seconds to wait for one sampling request. It is asked up to three times when no answer comes
+    or none that can be read."""
     service_retry_seconds: Annotated[float, Field(gt=0)] = 900.0
     """Seconds for which a request to PyTRIO that fails for passing reasons is repeated, before the
     task fails and is retried with a new client."""

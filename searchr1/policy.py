@@ -22,11 +22,24 @@ import pytrio as trio
 from pydantic import ValidationError
 from pytrio.config.config import auth_state
 from pytrio.types.forward.tensor_data import TensorData
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from searchr1.chat import ChatTokenizer
 from searchr1.datum import Datum
 from searchr1.errors import RetryableError
-from searchr1.policy_errors import FATAL_CODES, ClientLost, PolicyRefused, translate
+from searchr1.policy_errors import (
+    FATAL_CODES,
+    NOT_THE_PROTOCOL,
+    AnswerLost,
+    ClientLost,
+    PolicyRefused,
+    translate,
+)
 from searchr1.sampler import Sample, SamplingError
 
 T = TypeVar("T")
@@ -35,6 +48,9 @@ SAMPLING_IN_FLIGHT = 64
 """Requests of one sampler at the service at once: a step's trajectories, all together."""
 SAMPLING_QUEUE = 4096
 """Requests that may wait behind them in the SDK."""
+SAMPLING_ATTEMPTS = 3
+"""How often a sample is asked for when its answer is lost. The SDK repeats what fails before an
+answer begins, and nothing after that."""
 
 
 def require_key() -> None:
@@ -213,7 +229,7 @@ class ServiceSampler:
         stop: Sequence[int],
         seed: int | None,
     ) -> list[Sample]:
-        """See `searchr1.sampler.Sampler`."""
+        """See `searchr1.sampler.Sampler`. Asks again when the answer is lost."""
         parameters = trio.SamplingParams(
             max_tokens=max_tokens,
             temperature=self._options.temperature,
@@ -221,17 +237,30 @@ class ServiceSampler:
             seed=seed,
             stop=list(stop),
         )
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(SAMPLING_ATTEMPTS),
+            wait=wait_random_exponential(max=10),  # seconds: up to 1, 2, …
+            retry=retry_if_exception_type(AnswerLost),
+            reraise=True,
+        )
         try:
-            response = await _translated(
-                self._client.sample_async(
-                    trio.ModelInput.from_ints(list(prompt)), count, parameters, return_text=False
-                ),
-                self._options.timeout,
-            )
+            return await retrying(self._ask, prompt, count, parameters)
         except ClientLost:  # not this request alone: the task is retried with a new client
             raise
         except RetryableError as error:
             raise SamplingError(str(error)) from error
+
+    async def _ask(
+        self, prompt: Sequence[int], count: int, parameters: trio.SamplingParams
+    ) -> list[Sample]:
+        response = await _translated(
+            self._client.sample_async(
+                trio.ModelInput.from_ints(list(prompt)), count, parameters, return_text=False
+            ),
+            self._options.timeout,
+        )
+        if len(response.sequences) != count:  # the SDK makes an empty answer of any other body
+            raise AnswerLost(NOT_THE_PROTOCOL)
         return [
             Sample(tuple(sequence.tokens), tuple(sequence.logprobs))
             for sequence in response.sequences

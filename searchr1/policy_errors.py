@@ -10,6 +10,7 @@ from pytrio.errors.event import EventFailedError
 
 from searchr1.errors import FatalError, RetryableError, SearchR1Error
 
+NOT_THE_PROTOCOL = "PyTRIO's answer is not what its protocol says."
 _TRANSIENT_STATUS = {0, 408, 429, 500, 502, 503, 504}
 _UNKNOWN_OBJECT = 404
 FATAL_CODES = {
@@ -41,6 +42,11 @@ class ClientLost(PolicyUnavailable):
     """The service no longer knows the live client's run: whatever is asked of it will fail."""
 
 
+class AnswerLost(PolicyUnavailable):
+    """No answer came in time, or none that can be read, and the SDK does not ask again by itself.
+    What changes nothing at the service, like a sample, can be asked for again."""
+
+
 class PolicyRefused(FatalError):
     """The service will not do this until a person changes something."""
 
@@ -51,9 +57,9 @@ def translate(error: Exception) -> Exception:
     if isinstance(error, SearchR1Error):
         return error
     if isinstance(error, TimeoutError):
-        return PolicyUnavailable("PyTRIO did not answer in time; the request was given up.")
+        return AnswerLost("PyTRIO did not answer in time; the request was given up.")
     if isinstance(error, ValidationError):  # the SDK lets its own parsing errors through
-        return PolicyUnavailable("PyTRIO's answer is not what its protocol says.")
+        return AnswerLost(NOT_THE_PROTOCOL)
     if not isinstance(error, trio.PyTrioError):
         return error
     code = _FATAL_STATUS.get(error.status_code, error.code)
@@ -66,6 +72,10 @@ def translate(error: Exception) -> Exception:
     remedy = "a new client will be opened from the last saved state."
     if error.status_code == _UNKNOWN_OBJECT or error.code == "training.run_broken":
         return ClientLost(f"{what}; {remedy}")
-    if error.status_code in _TRANSIENT_STATUS or isinstance(error, EventFailedError):
+    if isinstance(error, EventFailedError):
+        return PolicyUnavailable(f"{what}; {remedy}")
+    if not error.status_code and not error.retryable:  # lost inside the answer's body
+        return AnswerLost(f"{what}; {remedy}")
+    if error.status_code in _TRANSIENT_STATUS:
         return PolicyUnavailable(f"{what}; {remedy}")
     return PolicyRefused(f"{what}: the service does not accept this request.")

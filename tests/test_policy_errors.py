@@ -50,7 +50,7 @@ def test_an_error_has_the_class_that_its_status_and_code_call_for(error, expecte
         (ActorAPIError("x", status_code=404, code="run_not_found"), True),
         (pytrio.PyTrioError("x", code="training.run_broken"), True),
         (ActorAPIError("x", status_code=503), False),
-        (ActorAPIError("x", status_code=0, code="actor.sampling.total_timeout"), False),
+        (ActorAPIError("x", status_code=0, retryable=True), False),
     ],
 )
 async def test_a_lost_client_is_not_the_fault_of_one_sample(error, lost):

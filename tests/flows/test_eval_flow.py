@@ -2,23 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from flows.eval_flow import check, evaluate_checkpoints
-from flows.prepare_flow import prepare_data
 from flows.train_flow import train
 
 import pytest
 from prefect.client.orchestration import get_client
-from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH, temporary_settings
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from searchr1.config import EvalSettings, resolve
-from searchr1.embedded import embedded_engine
 from searchr1.errors import SettingsError
 from searchr1.runs import Run
-from searchr1.tiny_policy import MODEL_NAME
 from searchr1.trajectory import Trajectory
 from searchr1.trajectory_store import read_trajectories
 
@@ -26,14 +21,9 @@ from searchr1.trajectory_store import read_trajectories
 class Evaluations:
     """A run of one step, whose only checkpoint is step_1, and what is evaluated of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.settings: dict[str, Any] = {
-            "profile": "local",
-            "runs_dir": folder / "runs",
-            "data_dir": folder / "data",
-            "search_cache_dir": folder / "search",
-        }
-        self.directory = folder / "runs" / "one" / "evaluations"
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.directory = settings["runs_dir"] / "one" / "evaluations"
 
     async def run(self, **given: Any) -> list[dict[str, Any]]:
         """Evaluate; the descriptions that were added."""
@@ -49,20 +39,10 @@ class Evaluations:
 
 
 @pytest.fixture(scope="module")
-def evaluations(prefect_server, tmp_path_factory) -> Iterator[Evaluations]:
-    """One engine serves all of them."""
-    folder = tmp_path_factory.mktemp("evaluations")
-    found = Evaluations(folder)
+def evaluations(folders) -> Evaluations:
     small = {"max_steps": 1, "questions_per_batch": 2, "group_size": 2, "run_name": "one"}
-    server = {
-        PREFECT_API_URL: prefect_server["PREFECT_API_URL"],
-        PREFECT_LOCAL_STORAGE_PATH: folder / "results",
-    }
-    home = found.settings["runs_dir"] / ".engine"
-    with temporary_settings(server), embedded_engine(home, MODEL_NAME):
-        asyncio.run(prepare_data(profile="local", data_dir=folder / "data"))
-        asyncio.run(train(**found.settings, **small, swanlab_mode="disabled"))
-        yield found
+    asyncio.run(train(**folders, **small, swanlab_mode="disabled"))
+    return Evaluations(folders)
 
 
 def shard_runs() -> set[str]:

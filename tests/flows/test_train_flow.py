@@ -1,0 +1,87 @@
+"""Trainings that stop where a person asked for it, and trainings that begin from another one."""
+
+from typing import Any
+
+from flows.train_flow import Stopped, check, train
+
+import pytest
+
+from searchr1.config import TrainSettings, resolve
+from searchr1.errors import SettingsError
+from searchr1.runs import Run, StepRecord
+
+SMALL = {"questions_per_batch": 2, "group_size": 4, "save_every": 1, "swanlab_mode": "disabled"}
+PRICES = {"price_train_tokens": 100.0, "price_sample_tokens": 100.0, "price_prompt_tokens": 100.0}
+
+
+class Trainings:
+    """Small trainings in folders of their own."""
+
+    def __init__(self, folders: dict[str, Any]) -> None:
+        self.settings = folders | SMALL
+
+    async def run(self, name: str, max_steps: int, **given: Any) -> dict[int, StepRecord]:
+        """Train, to the end or until it stops; the ledger."""
+        await train(**self.settings | given, run_name=name, max_steps=max_steps)
+        return self.ledger(name)
+
+    def ledger(self, name: str) -> dict[int, StepRecord]:
+        return Run.open(self.settings["runs_dir"], name).ledger()
+
+
+@pytest.fixture(scope="module")
+def trainings(folders) -> Trainings:
+    return Trainings(folders)
+
+
+async def test_a_run_stops_before_the_step_that_would_pass_its_limit_and_goes_on_with_more(
+    trainings,
+):
+    first = (await trainings.run("money", 1, **PRICES))[1]
+    cost = first.metrics["cost/total_usd"]
+    assert cost > 0
+    with pytest.raises(Stopped, match="higher --max-cost"):
+        await trainings.run("money", 3, **PRICES, max_cost=1.5 * cost)
+    assert max(trainings.ledger("money")) == 1
+    ledger = await trainings.run("money", 2, **PRICES, max_cost=1000 * cost)
+    assert max(ledger) == 2
+    assert ledger[1] == first
+
+
+async def test_a_collapsed_run_stops_and_goes_on_when_a_person_says_so(trainings):
+    broken = {"learning_rate": 3.0, "group_size": 16, "questions_per_batch": 4}
+    with pytest.raises(Stopped, match="--on-collapse warn"):
+        await trainings.run("collapse", 20, **broken, on_collapse="stop")
+    ledger = trainings.ledger("collapse")
+    last = max(ledger)
+    assert last < 20
+    assert ledger[last].metrics["watchdog/dead"] == 1.0
+    assert "watchdog/dead" not in ledger[last - 1].metrics
+    assert max(await trainings.run("collapse", last + 1, **broken)) == last + 1
+
+
+async def test_a_fork_begins_where_the_checkpoint_of_another_run_stands(trainings):
+    trunk = await trainings.run("trunk", 2)
+    other = {"fork_from": "trunk:step_2", "learning_rate": 1e-3}
+    fork = await trainings.run("fork", 1, **other)
+    assert fork[0].policy_ref == trunk[2].state
+    # The same questions and luck, but a policy that has learned.
+    assert fork[1].question_ids == trunk[1].question_ids
+    assert fork[1].metrics["rollout/mean_logprob"] != trunk[1].metrics["rollout/mean_logprob"]
+    assert trainings.ledger("trunk") == trunk
+    with pytest.raises(SettingsError, match="step_1, step_2"):
+        await trainings.run("none", 1, fork_from="trunk:step_7")
+    with pytest.raises(SettingsError, match="fork_from"):
+        await trainings.run("fork", 2, **other | {"fork_from": "trunk:step_1"})
+
+
+async def test_a_dry_run_forecasts_and_starts_nothing(trainings, capsys):
+    given = trainings.settings | PRICES | {"run_name": "never", "dry_run": True, "max_steps": 30}
+    with pytest.raises(SystemExit) as ended:
+        await check(resolve(TrainSettings, given))
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert '"max_steps": 30' in printed
+    assert "USD" in printed and "searches" in printed and "tokens" in printed
+    assert await train(**given) == ""
+    assert not (trainings.settings["runs_dir"] / "never").exists()
