@@ -29,7 +29,7 @@ test-learning: install ## Train with three seeds and check that the policy learn
 	$(BIN)/python -m pytest -m learning -s
 
 test-faults: install ## Kill and break a training at every point and start it again (slow)
-	$(BIN)/python -m pytest tests/faults -m "faults or not faults"
+	$(BIN)/python -m pytest tests/faults -m "faults or not faults" -n auto --maxprocesses 4 --dist load
 
 bench: install ## Measure: data preparation, search, warehouse
 	$(BIN)/python -m benchmarks.search
