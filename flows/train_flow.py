@@ -63,7 +63,7 @@ async def train(settings: TrainSettings) -> str:
 
 
 async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
-    """All steps, those that are done already included: their tasks return at once."""
+    """The steps that are not in the ledger yet."""
     logger = get_run_logger()
     done = await asyncio.to_thread(run.ledger)
     tracker = Tracker(
@@ -75,18 +75,19 @@ async def _steps(settings: TrainSettings, run: Run, state: str | None) -> None:
         run.settings,
     )
     with tracker:
-        record = await initial_state(run.name, state)
+        record = done.get(0) or await initial_state(run.name, state)
         artifacts = TrainingArtifacts(run.name, settings.max_steps)
         await artifacts.show(done)
         for step in range(1, settings.max_steps + 1):
-            if step not in done:
-                await asyncio.to_thread(refuse_to_go_on, settings, run)
+            if step in done:
+                record = done[step]
+                continue
+            await asyncio.to_thread(refuse_to_go_on, settings, run)
             rolled = await rollout(run.name, step, record.state)
             record = await update(run.name, step, record.state, rolled)
-            if step not in done:
-                tracker.log(record.metrics, step)
-                logger.info(_line(record, settings.max_steps))
-                await artifacts.show(await asyncio.to_thread(run.ledger))
+            tracker.log(record.metrics, step)
+            logger.info(_line(record, settings.max_steps))
+            await artifacts.show(await asyncio.to_thread(run.ledger))
 
 
 async def check(settings: TrainSettings) -> None:

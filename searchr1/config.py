@@ -72,6 +72,9 @@ class PolicySettings(_Settings):
     service_retry_seconds: Annotated[float, Field(gt=0)] = 900.0
     """Seconds for which a request to PyTRIO that fails for passing reasons is repeated, before the
     task fails and is retried with a new client."""
+    service_timeout: Annotated[float, Field(gt=0)] = 7200.0
+    """Seconds to wait for one operation of training, such as a pass over a step's datums, before
+    the task fails and is retried with a new client. Waiting for capacity counts."""
 
 
 class RolloutSettings(_Settings):
@@ -249,6 +252,7 @@ OPERATIONAL = (
         "price_prompt_tokens",
         "sample_timeout",
         "service_retry_seconds",
+        "service_timeout",
         "swanlab_project",
         "swanlab_mode",
     }

@@ -60,14 +60,15 @@ def require_key() -> None:
 
 
 async def _translated(call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-    """Await an SDK call, at most `timeout` seconds; its errors are raised as ours."""
+    """Await an SDK call, at most `timeout` seconds; its errors are raised as ours. Theirs are left
+    out of the traceback: they hold the server's text, which may repeat a key."""
     try:
         return await asyncio.wait_for(call, timeout)
     except (trio.PyTrioError, TimeoutError, ValidationError) as error:
         translated = translate(error)
         if translated is error:
             raise
-        raise translated from error
+        raise translated from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,13 @@ class PolicyService:
     """The connection of this process to the service: makes sessions and samplers.
 
     `address` is asked whenever a connection is made, so an engine that was started anew is found
-    at its new address.
+    at its new address. `timeout` bounds each operation but samples, in seconds: the SDK itself asks
+    for ever how an event stands.
     """
 
-    def __init__(self, address: Callable[[], ServiceAddress]) -> None:
+    def __init__(self, address: Callable[[], ServiceAddress], timeout: float | None = None) -> None:
         self._address = address
+        self.timeout = timeout
         self._connected_to: ServiceAddress | None = None
         self._client: trio.ServiceClient | None = None
 
@@ -159,7 +162,8 @@ class PolicyService:
         """A sampler of the base model, or of saved weights."""
         client = await self.client()
         sampling = await _translated(
-            client.create_sampling_client_async(base_model=base_model, model_path=model_path)
+            client.create_sampling_client_async(base_model=base_model, model_path=model_path),
+            self.timeout,
         )
         return ServiceSampler(sampling, options)
 
@@ -285,7 +289,7 @@ class PolicySession:
         self._training, self.dirty = None, True
         service = await self._policies.client()
         if policy_ref is None:
-            self._training = await _translated(
+            self._training = await self._done(
                 service.create_lora_training_client_async(
                     base_model=self._lora.base_model,
                     rank=self._lora.rank,
@@ -294,10 +298,13 @@ class PolicySession:
                 )
             )
         else:
-            self._training = await _translated(
+            self._training = await self._done(
                 service.create_training_client_from_state_with_optimizer_async(policy_ref)
             )
         self.policy_ref, self.dirty = policy_ref, False
+
+    async def _done(self, call: Coroutine[Any, Any, T]) -> T:
+        return await _translated(call, self._policies.timeout)
 
     def _live(self) -> trio.TrainingClient:
         if self._training is None:
@@ -316,7 +323,7 @@ class PolicySession:
 
     async def sampler(self, options: SamplingOptions) -> ServiceSampler:
         """A sampler at the present weights."""
-        client = await _translated(self._live().save_weights_and_get_sampling_client_async())
+        client = await self._done(self._live().save_weights_and_get_sampling_client_async())
         return ServiceSampler(client, options)
 
     async def update(self, datums: Sequence[Datum], adam: AdamSettings) -> dict[str, float]:
@@ -326,31 +333,31 @@ class PolicySession:
         The session is dirty afterwards, until `save`."""
         self.dirty = True
         training = self._live()
-        passes = await _translated(
+        passes = await self._done(
             training.forward_backward_async(
                 [_to_service(datum) for datum in datums], "importance_sampling"
             )
         )
-        step = await _translated(training.optim_step_async(_adam(adam)))
-        output = await _translated(_resolved(passes))
-        stepped = await _translated(_resolved(step))
+        step = await self._done(training.optim_step_async(_adam(adam)))
+        output = await self._done(_resolved(passes))
+        stepped = await self._done(_resolved(step))
         metrics = {**output.metrics, **stepped.metrics}
         drift = _logprob_drift(datums, output.loss_fn_outputs)
         return metrics if drift is None else {**metrics, "logprob_drift": drift}
 
     async def save(self, name: str, ttl_seconds: int | None) -> SavedWeights:
         """Save weights and optimiser under `name`; the session is clean at the new state."""
-        future = await _translated(
+        future = await self._done(
             self._live().save_state_async(name, ttl_seconds=ttl_seconds, overwrite=True)
         )
-        saved = await _translated(_resolved(future))
+        saved = await self._done(_resolved(future))
         self.policy_ref, self.dirty = saved.path, False
         return SavedWeights(saved.path, saved.size or 0, self._live().training_run_cuid)
 
     async def save_sampler_weights(self, name: str) -> SavedWeights:
         """Save the present weights for inference, kept for good."""
-        future = await _translated(self._live().save_weights_for_sampler_async(name))
-        saved = await _translated(_resolved(future))
+        future = await self._done(self._live().save_weights_for_sampler_async(name))
+        saved = await self._done(_resolved(future))
         return SavedWeights(saved.path, saved.size or 0, self._live().training_run_cuid)
 
 

@@ -6,12 +6,16 @@ bare 400 carries it as well, and a connection cut inside an answer does not.
 
 import pytrio as trio
 from pydantic import ValidationError
+from pytrio.errors.actor import ActorAPIError
 from pytrio.errors.event import EventFailedError
 
 from searchr1.errors import FatalError, RetryableError, SearchR1Error
 
 NOT_THE_PROTOCOL = "PyTRIO's answer is not what its protocol says."
-_TRANSIENT_STATUS = {0, 408, 429, 500, 502, 503, 504}
+_TRANSIENT_STATUS = {0, 408, 425, 429}
+"""Beside 5xx."""
+_NEVER_STATUS = {501, 505}
+"""What the service does not do at all."""
 _UNKNOWN_OBJECT = 404
 FATAL_CODES = {
     "unauthorized": "the API key is not accepted. Set PYTRIO_API_KEY, or run `trio login`.",
@@ -24,9 +28,13 @@ FATAL_CODES = {
     "again; it goes on where it stopped.",
     "model_not_found": "the service does not offer this model. Choose another with --base-model.",
     "checkpoint_not_found": "the saved weights are gone. Choose another checkpoint.",
+    "validation.training_sample_too_long": "a trajectory is longer than the service trains. Start "
+    "a new run with a lower --max-trajectory-tokens, from a checkpoint with --fork-from.",
     "checkpoint_invalid_type": "these weights cannot be used that way: training goes on from a "
     "state, not from sampler weights.",
 }
+_REFUSED_EVENTS = ("validation_failed", "invalid_request_")
+"""How the codes of events begin that will fail again."""
 _FATAL_STATUS = {
     401: "unauthorized",
     402: "billing_insufficient_balance",
@@ -72,10 +80,12 @@ def translate(error: Exception) -> Exception:
     remedy = "a new client will be opened from the last saved state."
     if error.status_code == _UNKNOWN_OBJECT or error.code == "training.run_broken":
         return ClientLost(f"{what}; {remedy}")
+    if isinstance(error, ActorAPIError) and not error.status_code and not error.retryable:
+        return AnswerLost(f"{what}; its answer did not arrive whole.")
     if isinstance(error, EventFailedError):
-        return PolicyUnavailable(f"{what}; {remedy}")
-    if not error.status_code and not error.retryable:  # lost inside the answer's body
-        return AnswerLost(f"{what}; {remedy}")
-    if error.status_code in _TRANSIENT_STATUS:
+        passing = not error.code.startswith(_REFUSED_EVENTS)
+    else:
+        passing = error.status_code in _TRANSIENT_STATUS or error.status_code >= 500
+    if passing and error.status_code not in _NEVER_STATUS:
         return PolicyUnavailable(f"{what}; {remedy}")
     return PolicyRefused(f"{what}: the service does not accept this request.")

@@ -98,11 +98,11 @@ async def open_workbench(settings: WorkSettings, question_set: str) -> AsyncIter
         backend = create_backend(search_settings(settings))
         stack.push_async_callback(backend.aclose)
         address = ServiceAddress(retry_seconds=settings.service_retry_seconds)
-        policies = PolicyService(lambda: address)
+        policies = PolicyService(lambda: address, settings.service_timeout)
         if settings.policy_service is ServiceKind.EMBEDDED:
             starting = embedded_engine(settings.runs_dir / ".engine", settings.base_model)
             engine = await asyncio.to_thread(stack.enter_context, starting)
-            policies = PolicyService(engine.address)
+            policies = PolicyService(engine.address, settings.service_timeout)
         yield Workbench(settings, questions, backend, policies)
 
 

@@ -1,8 +1,15 @@
-"""What a training shows of itself in the Prefect UI: progress, the last steps, a summary."""
+"""What a training shows of itself in the Prefect UI: progress, the last steps, a summary.
+
+They are a convenience: while the server is away, nothing is shown and the training goes on.
+"""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
+import httpx
+from prefect import get_run_logger
 from prefect.artifacts import (
     acreate_markdown_artifact,
     acreate_progress_artifact,
@@ -36,6 +43,10 @@ class TrainingArtifacts:
 
     async def show(self, ledger: dict[int, StepRecord]) -> None:
         """Bring progress and table to the last step in the ledger."""
+        with _dispensable():
+            await self._show(ledger)
+
+    async def _show(self, ledger: dict[int, StepRecord]) -> None:
         last = max(ledger, default=0)
         percent = 100.0 * min(1.0, last / self._max_steps)
         if self._progress is None:
@@ -57,9 +68,19 @@ class TrainingArtifacts:
 
 async def training_summary(run: Run, max_steps: int) -> None:
     """A markdown artifact: where the run stands, its checkpoints, and where to look on."""
-    await acreate_markdown_artifact(
-        await asyncio.to_thread(summary_text, run, max_steps), key=artifact_key("summary", run.name)
-    )
+    text = await asyncio.to_thread(summary_text, run, max_steps)
+    with _dispensable():
+        await acreate_markdown_artifact(text, key=artifact_key("summary", run.name))
+
+
+@contextmanager
+def _dispensable() -> Iterator[None]:
+    try:
+        yield
+    except httpx.HTTPError as error:  # Prefect's own errors of its API are of this kind, too
+        get_run_logger().warning(
+            "Prefect did not take an artifact (%s); the run goes on", type(error).__name__
+        )
 
 
 def summary_text(run: Run, max_steps: int) -> str:

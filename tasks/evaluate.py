@@ -4,15 +4,13 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tasks.progress import progress
-from tasks.retries import RETRIES
+from tasks.retries import PATIENT_RETRIES
 from tasks.spoiled import refuse_spoiled
 from tasks.workbench import Evaluating, current_evaluating
 
 from prefect import get_run_logger, task
-from prefect.context import TaskRunContext
 from pydantic import BaseModel
 
 from searchr1.budget import price, usage
@@ -77,20 +75,7 @@ def question_ids_digest(evaluating: Evaluating) -> str:
     return digest({"ids": [question.question_id for question in evaluating.bench.questions]})
 
 
-def evaluation_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    """Prefect's cache key."""
-    run_id = current_evaluating().run.run_id
-    return f"evaluate.{run_id}.{evaluation_name(parameters['policy'])}"
-
-
-@task(
-    name="evaluate",
-    task_run_name="evaluate {run_name} {policy.label}",
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=evaluation_key,
-    **RETRIES,
-)
+@task(name="evaluate", task_run_name="evaluate {run_name} {policy.label}", **PATIENT_RETRIES)
 async def evaluate(run_name: str, policy: Policy) -> Evaluated:
     """Let `policy` answer every question of the set. Finished questions are reused. Raises
     SearchOutage or PolicyUnavailable when too much failed, to be tried again later."""

@@ -14,6 +14,7 @@ from prefect import get_run_logger
 
 from searchr1.config import TrainSettings
 from searchr1.datum import Batch, build_batch
+from searchr1.errors import DataError
 from searchr1.policy import AdamSettings
 from searchr1.runs import StepRecord
 
@@ -44,8 +45,16 @@ async def stand_at(training: Training, step: int) -> None:
 
 async def apply(training: Training, step: int, policy_ref: str) -> tuple[Batch, dict[str, float]]:
     """Apply the stored trajectories of `step` to the live policy. Returns the batch and the
-    service's metrics. The session is dirty afterwards, if there was anything to apply."""
+    service's metrics. The session is dirty afterwards, if there was anything to apply. Raises
+    DataError when some of them are gone."""
     store = training.run.trajectories(step, policy_ref)
+    lost = await asyncio.to_thread(store.missing, training.schedule.batch(step))
+    if lost:
+        raise DataError(
+            f"trajectories of step {step} are missing in {store.path}, so the policy after it "
+            "cannot be made again. Bring the file back, or start a new run from an earlier "
+            "checkpoint with --fork-from."
+        )
     groups = list((await asyncio.to_thread(store.read)).values())
     batch = build_batch(groups, training.settings.max_trajectory_tokens - 1)
     if not batch.datums:

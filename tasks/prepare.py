@@ -13,7 +13,6 @@ from tasks.retries import RETRIES
 
 from prefect import get_run_logger, task
 from prefect.artifacts import acreate_table_artifact
-from prefect.cache_policies import NO_CACHE
 
 from searchr1.data.clean import Cleaned
 from searchr1.data.manifest import Manifest
@@ -24,35 +23,33 @@ from searchr1.data.sources import RawData
 from searchr1.data.split import Splits, split_questions
 from searchr1.data.summary import summary_rows
 
-OPTIONS: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, **RETRIES}
 
-
-@task(name="prepared", task_run_name="look at the manifest", **OPTIONS)
+@task(name="prepared", task_run_name="look at the manifest", **RETRIES)
 async def prepared(settings: DataSettings) -> Manifest | None:
     """The manifest of a preparation that would only be repeated, else None."""
     return await asyncio.to_thread(current_manifest, settings)
 
 
-@task(name="fetch", task_run_name="fetch {settings.source}", **OPTIONS)
+@task(name="fetch", task_run_name="fetch {settings.source}", **RETRIES)
 async def fetch_raw(settings: DataSettings) -> RawData:
     """The raw files. Raises SourceUnavailable, to be tried again, for network faults."""
     async with progress(lambda: f"fetching from {settings.source}"):
         return await asyncio.to_thread(fetch, settings, _logger().info)
 
 
-@task(name="clean", task_run_name="clean", **OPTIONS)
+@task(name="clean", task_run_name="clean", **RETRIES)
 async def clean_questions(settings: DataSettings, raw: RawData) -> Cleaned:
     """Questions of one shape; what is rejected is listed with its reason."""
     return await asyncio.to_thread(clean_raw, settings, raw, _logger().info)
 
 
-@task(name="split", task_run_name="split", **OPTIONS)
+@task(name="split", task_run_name="split", **RETRIES)
 async def split_sets(settings: DataSettings, cleaned: Cleaned) -> Splits:
     """Train, test and the fixed evaluation sets."""
     return await asyncio.to_thread(split_questions, cleaned.questions, settings.drop_overlap)
 
 
-@task(name="verify", task_run_name="verify and write", **OPTIONS)
+@task(name="verify", task_run_name="verify and write", **RETRIES)
 async def verify_and_write(
     settings: DataSettings, raw: RawData, cleaned: Cleaned, splits: Splits
 ) -> Manifest:

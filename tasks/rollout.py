@@ -7,16 +7,14 @@ outside reasons is a failed task, not a bad step: the spoiled groups are dropped
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from tasks.position import stand_at
 from tasks.progress import progress
-from tasks.retries import RETRIES
+from tasks.retries import PATIENT_RETRIES
 from tasks.spoiled import refuse_spoiled
 from tasks.workbench import Training, current_training, reopening
 
 from prefect import get_run_logger, task
-from prefect.context import TaskRunContext
 from pydantic import BaseModel
 
 from searchr1.budget import usage
@@ -37,20 +35,7 @@ class Rollout(BaseModel):
     metrics: dict[str, float]
 
 
-def rollout_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    """Prefect's cache key: the run, the settings that matter, and the step."""
-    training = current_training()
-    return f"rollout.{training.run.run_id}.{training.digest}.step-{parameters['step']:05d}"
-
-
-@task(
-    name="rollout",
-    task_run_name="rollout {run_name} step {step}",
-    persist_result=True,
-    result_serializer="json",
-    cache_key_fn=rollout_key,
-    **RETRIES,
-)
+@task(name="rollout", task_run_name="rollout {run_name} step {step}", **PATIENT_RETRIES)
 async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
     """Sample the groups of `step` from the policy saved at `policy_ref`. Raises SearchOutage or
     PolicyUnavailable when too much failed, to be tried again later."""

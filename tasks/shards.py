@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any
 
 from tasks.evaluate import Policy, answer, evaluation_name
-from tasks.retries import RETRIES
+from tasks.retries import PATIENT_RETRIES
 from tasks.secrets import load_secrets
 from tasks.spoiled import refuse_spoiled
 from tasks.workbench import Evaluating
@@ -43,7 +43,7 @@ class Shard(BaseModel):
 @task(
     name="answer-shard",
     task_run_name="answer {run_name} {shard.policy.label} shard {shard.number}",
-    **RETRIES,
+    **PATIENT_RETRIES,
 )
 async def answer_shard(run_name: str, shard: Shard, settings: EvalSettings) -> int:
     """Answer the questions of `shard` that are still open. Returns how many they are in all.

@@ -1,22 +1,20 @@
 """The update task: one optimiser step on stored trajectories, saved and written to the ledger.
 
-The ledger decides: a step that stands in it is returned as it stands, so a retry, or a kill
-between the ledger and Prefect's own record, never applies an update twice. Before that line is
+The ledger decides: a step that stands in it is returned as it stands, so a retry, or a kill just
+after the line was written, never applies an update twice. Before that line is
 written nothing counts: whatever half-way state an attempt left behind, the next one opens a new
 client at the last saved state.
 """
 
 import asyncio
 import time
-from typing import Any
 
 from tasks.position import apply, last_saved, stand_at, unsaved_ref
-from tasks.retries import RETRIES
+from tasks.retries import PATIENT_RETRIES
 from tasks.rollout import Rollout
 from tasks.workbench import Training, current_training, reopening
 
 from prefect import get_run_logger, task
-from prefect.context import TaskRunContext
 
 from searchr1.budget import Usage, price, spent
 from searchr1.errors import SearchR1Error
@@ -30,32 +28,18 @@ ROLLING_STATE_SECONDS = 14 * 24 * 3600
 on from its last checkpoint."""
 
 
-def update_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
-    """Prefect's cache key: the run, the settings that matter, and the step."""
-    training = current_training()
-    return f"update.{training.run.run_id}.{training.digest}.step-{parameters['step']:05d}"
-
-
-OPTIONS: dict[str, Any] = {
-    "persist_result": True,
-    "result_serializer": "json",
-    "cache_key_fn": update_key,
-    **RETRIES,
-}
-
-
-@task(name="initial-state", task_run_name="initial state {run_name}", **OPTIONS)
-async def initial_state(run_name: str, resume_state: str | None, step: int = 0) -> StepRecord:
+@task(name="initial-state", task_run_name="initial state {run_name}", **PATIENT_RETRIES)
+async def initial_state(run_name: str, resume_state: str | None) -> StepRecord:
     """Save the policy before any update, so that every step starts from a saved state."""
     training = current_training()
-    recorded = (await asyncio.to_thread(training.run.ledger)).get(step)
+    recorded = (await asyncio.to_thread(training.run.ledger)).get(0)
     if recorded:
         return recorded
     with reopening(training):
         await training.session.open(resume_state)
-        saved = await training.session.save(_name(training, step), None)
+        saved = await training.session.save(_name(training, 0), None)
     record = StepRecord(
-        step=step,
+        step=0,
         policy_ref=resume_state,
         state=saved.uri,
         saved=True,
@@ -69,7 +53,7 @@ async def initial_state(run_name: str, resume_state: str | None, step: int = 0) 
     return record
 
 
-@task(name="update", task_run_name="update {run_name} step {step}", **OPTIONS)
+@task(name="update", task_run_name="update {run_name} step {step}", **PATIENT_RETRIES)
 async def update(run_name: str, step: int, policy_ref: str, rollout: Rollout) -> StepRecord:
     """Apply the step's trajectories to the policy at `policy_ref`, save it, record it."""
     training = current_training()

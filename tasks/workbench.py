@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from searchr1.config import EvalSettings, TrainSettings
 from searchr1.data import BatchSchedule
-from searchr1.errors import RetryableError
 from searchr1.policy import PolicySession
+from searchr1.policy_errors import PolicyUnavailable
 from searchr1.runs import Run
 from searchr1.workbench import Workbench
 
@@ -66,10 +66,10 @@ def current_evaluating() -> Evaluating:
 
 @contextmanager
 def reopening(training: Training) -> Iterator[None]:
-    """Passing trouble inside leaves the live client in doubt: it is dropped, so that the retry
-    opens a new one from a saved state."""
+    """Trouble with the service inside leaves the live client in doubt: it is dropped, so that the
+    retry opens a new one from a saved state. A search outage says nothing about it."""
     try:
         yield
-    except RetryableError:
+    except PolicyUnavailable:
         training.session.discard()
         raise

@@ -1,5 +1,7 @@
 """The class of an SDK error decides what happens; the SDK's own flag is not trusted alone."""
 
+import traceback
+
 import pytest
 import pytrio
 from pytrio.errors.actor import ActorAPIError, ActorEventSubmitError
@@ -9,7 +11,7 @@ from pytrio.errors.event import EventFailedError
 
 from searchr1.errors import ErrorClass, classify
 from searchr1.policy import SamplingOptions, ServiceSampler
-from searchr1.policy_errors import FATAL_CODES, ClientLost, translate
+from searchr1.policy_errors import FATAL_CODES, ClientLost, PolicyRefused, translate
 from searchr1.sampler import SamplingError
 
 RETRYABLE, FATAL, PROGRAMMING = ErrorClass.RETRYABLE, ErrorClass.FATAL, ErrorClass.PROGRAMMING
@@ -28,6 +30,9 @@ RETRYABLE, FATAL, PROGRAMMING = ErrorClass.RETRYABLE, ErrorClass.FATAL, ErrorCla
         (ControlAPIError("x", status_code=429), RETRYABLE),
         (ControlAPIError("x", status_code=503, code="service_unavailable"), RETRYABLE),
         (ControlAPIError("x", status_code=0), RETRYABLE),
+        (ControlAPIError("x", status_code=425), RETRYABLE),
+        (ControlAPIError("x", status_code=524), RETRYABLE),
+        (ControlAPIError("x", status_code=501), FATAL),
         (ActorAPIError("x", status_code=404, code="run_not_found"), RETRYABLE),
         (ActorAPIError("x", status_code=0, code="actor.invalid_response"), RETRYABLE),
         (ActorAPIError("x", status_code=0, code="actor.sampling.total_timeout"), RETRYABLE),
@@ -35,6 +40,9 @@ RETRYABLE, FATAL, PROGRAMMING = ErrorClass.RETRYABLE, ErrorClass.FATAL, ErrorCla
         (pytrio.PyTrioError("x", code="training.run_broken"), RETRYABLE),
         (EventFailedError("event_x", "internal_error", "x"), RETRYABLE),
         (EventFailedError("event_x", "billing_insufficient_balance", "x"), FATAL),
+        (EventFailedError("event_x", "validation_failed", "x"), FATAL),
+        (EventFailedError("event_x", "invalid_request_body", "x"), FATAL),
+        (ValidationError("x", code="validation.training_sample_too_long"), FATAL),
         (ValidationError("x", code="validation.token_id_out_of_range"), PROGRAMMING),
         (TimeoutError(), RETRYABLE),
         (ZeroDivisionError(), PROGRAMMING),
@@ -42,6 +50,16 @@ RETRYABLE, FATAL, PROGRAMMING = ErrorClass.RETRYABLE, ErrorClass.FATAL, ErrorCla
 )
 def test_an_error_has_the_class_that_its_status_and_code_call_for(error, expected):
     assert classify(translate(error)) is expected
+
+
+def sampler(error: Exception) -> ServiceSampler:
+    """One whose service answers with an error."""
+
+    class Client:
+        async def sample_async(self, *_: object, **__: object) -> None:
+            raise error
+
+    return ServiceSampler(Client(), SamplingOptions(1.0, 1.0, 5.0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -54,13 +72,15 @@ def test_an_error_has_the_class_that_its_status_and_code_call_for(error, expecte
     ],
 )
 async def test_a_lost_client_is_not_the_fault_of_one_sample(error, lost):
-    class Client:
-        async def sample_async(self, *_: object, **__: object) -> None:
-            raise error
-
-    sampler = ServiceSampler(Client(), SamplingOptions(1.0, 1.0, 5.0))  # type: ignore[arg-type]
     with pytest.raises(ClientLost if lost else SamplingError):
-        await sampler.sample([1], 1, 1, [], None)
+        await sampler(error).sample([1], 1, 1, [], None)
+
+
+async def test_the_servers_text_is_in_no_traceback():
+    refusal = ActorAPIError("key sk-12345 is bad", status_code=401, details={"key": "sk-12345"})
+    with pytest.raises(PolicyRefused) as refused:
+        await sampler(refusal).sample([1], 1, 1, [], None)
+    assert "sk-12345" not in "".join(traceback.format_exception(refused.value))
 
 
 @pytest.mark.parametrize("code", FATAL_CODES)

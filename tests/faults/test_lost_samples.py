@@ -1,12 +1,18 @@
-"""A sample whose answer is lost is asked for again, and one that is refused is not."""
+"""What is asked for again when its answer is lost, and when waiting for it ends."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from searchr1.policy import SAMPLING_ATTEMPTS, PolicyService, SamplingOptions, ServiceAddress
-from searchr1.policy_errors import PolicyRefused
+from searchr1.policy import (
+    SAMPLING_ATTEMPTS,
+    LoraSettings,
+    PolicyService,
+    SamplingOptions,
+    ServiceAddress,
+)
+from searchr1.policy_errors import PolicyRefused, PolicyUnavailable
 from searchr1.sampler import Sample, SamplingError
 from searchr1.tiny_policy import MODEL_NAME
 from tests.faults.fault import Action, Fault, When
@@ -53,3 +59,15 @@ async def test_it_is_not_asked_for_again_for_ever_and_not_when_it_is_refused(
     with pytest.raises(error, match="PyTRIO"):
         await sample(engine, tmp_path)
     assert engine.hits() == requests
+
+
+async def test_waiting_for_an_update_that_the_service_never_ends_has_an_end(engine, tmp_path):
+    address = ServiceAddress(engine.url, KEY, tmp_path, retry_seconds=2.0)
+    lora = LoraSettings(MODEL_NAME, rank=8, seed=7, train_unembed=False)
+    session = PolicyService(lambda: address, timeout=3.0).session(lora)
+    await session.open(None)
+    engine.meet(Fault(Action.HANG, "poll:save_state", count=1000))
+    with pytest.raises(PolicyUnavailable, match="in time"):
+        await session.save("never", 3600)
+    engine.meet(None)
+    assert (await session.save("late", 3600)).uri

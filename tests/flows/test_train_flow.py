@@ -1,14 +1,20 @@
 """Trainings that stop where a person asked for it, and trainings that begin from another one."""
 
+import shutil
 from typing import Any
 
 from flows.train_flow import Stopped, check, train
+from tasks.artifacts import TrainingArtifacts
 
 import pytest
+from prefect import flow
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from searchr1.config import TrainSettings, resolve
-from searchr1.errors import SettingsError
+from searchr1.errors import DataError, SettingsError
 from searchr1.runs import Run, StepRecord
+from searchr1.trajectory_store import read_trajectories
+from tests.faults.relay import Relay
 
 SMALL = {"questions_per_batch": 2, "group_size": 4, "save_every": 1, "swanlab_mode": "disabled"}
 PRICES = {"price_train_tokens": 100.0, "price_sample_tokens": 100.0, "price_prompt_tokens": 100.0}
@@ -73,6 +79,52 @@ async def test_a_fork_begins_where_the_checkpoint_of_another_run_stands(training
         await trainings.run("none", 1, fork_from="trunk:step_7")
     with pytest.raises(SettingsError, match="fork_from"):
         await trainings.run("fork", 2, **other | {"fork_from": "trunk:step_1"})
+
+
+async def test_a_run_restored_from_a_backup_goes_on_from_what_it_holds(trainings, tmp_path):
+    await trainings.run("restored", 1)
+    directory = trainings.settings["runs_dir"] / "restored"
+    shutil.copytree(directory, tmp_path / "backup")
+    newer = await trainings.run("restored", 2)
+    shutil.rmtree(directory)
+    shutil.copytree(tmp_path / "backup", directory)
+    again = await trainings.run("restored", 2)
+    assert again[1] == newer[1]
+    assert again[2].question_ids == newer[2].question_ids and again[2].datums
+    assert len(read_trajectories(directory / "trajectories" / "step_00002.parquet")) == 8
+
+
+async def test_trajectories_that_are_gone_are_not_taken_for_a_step_without_gradient(trainings):
+    given = {"resume_every": 2, "save_every": 2}
+    first = await trainings.run("gone", 2, **given)
+    assert not first[1].saved
+    directory = trainings.settings["runs_dir"] / "gone"
+    ledger = (directory / "ledger.jsonl").read_text().splitlines(keepends=True)
+    (directory / "ledger.jsonl").write_text("".join(ledger[:2]))
+    (directory / "trajectories" / "step_00001.parquet").unlink()
+    with pytest.raises(DataError, match="step 1 are missing"):
+        await trainings.run("gone", 2, **given)
+    assert list(trainings.ledger("gone")) == [0, 1]
+
+
+async def test_a_prefect_server_that_takes_no_artifacts_stops_nothing(prefect_server, caplog):
+    relay = Relay(prefect_server["PREFECT_API_URL"])
+    relay.start()
+
+    @flow
+    async def show() -> None:
+        relay.away()
+        await TrainingArtifacts("a", 3).show({})
+        relay.listen()
+
+    through = {
+        PREFECT_API_URL: f"http://127.0.0.1:{relay.port}/api",
+        PREFECT_CLIENT_MAX_RETRIES: 0,
+    }
+    with temporary_settings(through):
+        await show()
+    relay.away()
+    assert "the run goes on" in caplog.text
 
 
 async def test_a_dry_run_forecasts_and_starts_nothing(trainings, capsys):
