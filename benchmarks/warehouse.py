@@ -158,7 +158,7 @@ def write_runs(runs_dir: Path, trajectories: int) -> None:
                 "checkpoint": checkpoint,
                 "step": 50 * place,
                 "question_set": "full",
-                "question_ids_digest": "same",
+                "questions_digest": "same",
                 "questions": evaluated,
                 "samples": 1,
                 "temperature": 0.0,

@@ -2,8 +2,9 @@
 
     python flows/eval_flow.py --ckpts step_10,step_20
 
-The base model is always evaluated with them. Questions that were answered before, by the same
-policy in the same environment, are not asked again.
+The base model is always evaluated with them, with the run's own model, search environment and
+limits, unless --profile or other settings say otherwise. Questions that were answered before, by
+the same policy in the same environment, are not asked again.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from tasks.workbench import Evaluating, evaluate_on
 
 from prefect import get_run_logger
 
-from searchr1.config import EvalSettings
+from searchr1.config import EvalSettings, WorkSettings
 from searchr1.errors import SettingsError
 from searchr1.evaluation import Metric, items_from, summarise
 from searchr1.runs import Run
@@ -24,7 +25,17 @@ from searchr1.trajectory_store import read_trajectories
 from searchr1.workbench import open_workbench, preflight
 
 
-@settings_flow(EvalSettings, name="eval")
+def of_the_run(settings: EvalSettings) -> dict[str, Any]:
+    """What an evaluation has in common with the training of its run; nothing when a profile was
+    asked for. Raises SettingsError when there is no such run."""
+    if "profile" in settings.model_fields_set:
+        return {}
+    run = Run.find(settings.runs_dir, settings.run)
+    common = set(WorkSettings.model_fields) - {"runs_dir", "temperature"}
+    return {name: value for name, value in run.settings.items() if name in common}
+
+
+@settings_flow(EvalSettings, name="eval", inherited=of_the_run)
 async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
     """Evaluate the base model and checkpoints of a run on one question set."""
     run = Run.find(settings.runs_dir, settings.run)
@@ -58,7 +69,16 @@ async def check(settings: EvalSettings) -> None:
 
 
 def chosen_policies(run: Run, settings: EvalSettings) -> list[Policy]:
-    """The base model and what a person asked for. Raises SettingsError for what is not there."""
+    """The base model and what a person asked for. Raises SettingsError for what is not there, or
+    is of another model than the run's."""
+    for name in ("base_model", "policy_service"):
+        if (now := getattr(settings, name)) != run.settings[name]:
+            flag = "--" + name.replace("_", "-")
+            raise SettingsError(
+                f"run '{run.name}' was trained with {flag} {run.settings[name]}, and this "
+                f"evaluation asks for {now}: its checkpoints are of no use there. Leave out "
+                f"--profile and {flag}, or choose another --run."
+            )
     base = Policy(label=BASE, model_path=None, step=0)
     policies = [] if settings.force_mixed else [base]
     if settings.model_path:
@@ -101,9 +121,9 @@ def best_checkpoint(run: Run) -> str:
     return max(evaluations, key=macro_em)
 
 
-_CONDITIONS = ("question_ids_digest", "samples", "temperature", "environment_fingerprint")
+_CONDITIONS = ("questions_digest", "samples", "temperature", "environment_fingerprint")
 """Fields of an evaluation's description that are equal where scores can be compared."""
 
 
 if __name__ == "__main__":
-    main(evaluate_checkpoints, EvalSettings, check)
+    main(evaluate_checkpoints, EvalSettings, check, of_the_run)

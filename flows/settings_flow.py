@@ -22,8 +22,13 @@ from searchr1.errors import SearchR1Error
 S = TypeVar("S", bound=BaseModel)
 
 
+Inherited = Callable[[S], dict[str, Any]]
+"""From settings as far as they are known: values for what was not given, from elsewhere than the
+profile."""
+
+
 def settings_flow(
-    model: type[S], *, name: str, **options: Any
+    model: type[S], *, name: str, inherited: Inherited[S] | None = None, **options: Any
 ) -> Callable[[Callable[[S], Awaitable[Any]]], Flow[..., Any]]:
     """Decorate `async def body(settings)`: a flow called `name` that resolves its parameters to
     settings of `model` and runs the body."""
@@ -31,7 +36,7 @@ def settings_flow(
     def decorate(body: Callable[[S], Awaitable[Any]]) -> Flow[..., Any]:
         async def run(**parameters: Any) -> Any:
             await load_secrets()
-            return await body(resolve(model, parameters))
+            return await body(_resolved(model, parameters, inherited))
 
         run.__name__ = run.__qualname__ = body.__name__
         run.__module__ = body.__module__
@@ -40,6 +45,14 @@ def settings_flow(
         return flow(name=name, flow_run_name=_run_name, **options)(run)
 
     return decorate
+
+
+def _resolved(model: type[S], given: dict[str, Any], inherited: Inherited[S] | None) -> S:
+    settings = resolve(model, given)
+    if inherited is None:
+        return settings
+    explicit = {name: value for name, value in given.items() if value is not None}
+    return resolve(model, inherited(settings) | explicit)
 
 
 def _run_name() -> str:
@@ -72,7 +85,10 @@ def _documentation(body: Callable[..., Any], model: type[BaseModel]) -> str:
 
 
 def main(
-    the_flow: Flow[..., Any], model: type[S], check: Callable[[S], Awaitable[None]] | None = None
+    the_flow: Flow[..., Any],
+    model: type[S],
+    check: Callable[[S], Awaitable[None]] | None = None,
+    inherited: Inherited[S] | None = None,
 ) -> None:
     """The command line of a flow: `python flows/….py --max-steps 20`. What is wrong or missing,
     as far as `check` finds it, ends with one clear message and status 2, before Prefect is
@@ -80,7 +96,7 @@ def main(
     try:
         load_env_file()
         given = from_command_line(model, about=sys.modules["__main__"].__doc__)
-        settings = resolve(model, given)
+        settings = _resolved(model, given, inherited)
         if check is not None:
             asyncio.run(_checked(check, settings))
     except SearchR1Error as error:

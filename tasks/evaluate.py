@@ -8,7 +8,7 @@ from pathlib import Path
 from tasks.progress import progress
 from tasks.retries import PATIENT_RETRIES
 from tasks.spoiled import refuse_spoiled
-from tasks.workbench import Evaluating, current_evaluating
+from tasks.workbench import current_evaluating
 
 from prefect import get_run_logger, task
 from pydantic import BaseModel
@@ -60,7 +60,7 @@ def evaluation_name(policy: Policy) -> str:
     what = {
         "model_path": policy.model_path,
         "base_model": settings.base_model,
-        "questions": question_ids_digest(evaluating),
+        "questions": evaluating.questions_digest,
         "samples": settings.samples,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -68,11 +68,6 @@ def evaluation_name(policy: Policy) -> str:
         "environment": evaluating.bench.environment,
     }
     return f"{policy.label}.{settings.question_set}.{digest(what)}"
-
-
-def question_ids_digest(evaluating: Evaluating) -> str:
-    """Digest of the questions that are asked, in order."""
-    return digest({"ids": [question.question_id for question in evaluating.bench.questions]})
 
 
 @task(name="evaluate", task_run_name="evaluate {run_name} {policy.label}", **PATIENT_RETRIES)
@@ -102,7 +97,7 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
             "model_path": policy.model_path,
             "step": policy.step,
             "question_set": settings.question_set,
-            "question_ids_digest": question_ids_digest(evaluating),
+            "questions_digest": evaluating.questions_digest,
             "questions": len(groups),
             "samples": settings.samples,
             "temperature": settings.temperature,

@@ -7,9 +7,10 @@ The flow puts them here; its tasks, which run in the same context, find them.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 
-from searchr1.config import EvalSettings, TrainSettings
+from searchr1.config import EvalSettings, TrainSettings, digest
 from searchr1.data import BatchSchedule
 from searchr1.policy import PolicySession
 from searchr1.policy_errors import PolicyUnavailable
@@ -36,6 +37,12 @@ class Evaluating:
     run: Run
     settings: EvalSettings
     bench: Workbench
+
+    @cached_property
+    def questions_digest(self) -> str:
+        """Of the questions that are asked, in order, with their answers: scores under answers that
+        were corrected since are other scores."""
+        return digest({"questions": [asdict(question) for question in self.bench.questions]})
 
 
 _training: ContextVar[Training] = ContextVar("training")

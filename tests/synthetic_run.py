@@ -258,7 +258,7 @@ def write_evaluation(
         "model_path": None if checkpoint == "base" else f"trio://run/sampler_weights/{checkpoint}",
         "step": step,
         "question_set": "dev70",
-        "question_ids_digest": hashlib.sha256(ids.encode()).hexdigest(),
+        "questions_digest": hashlib.sha256(ids.encode()).hexdigest(),
         "questions": len(questions),
         "samples": samples,
         "temperature": temperature,
@@ -309,6 +309,7 @@ def start_run(runs_dir: Path, name: str = "demo", **settings: object) -> Run:
     """A run without a step yet."""
     resolved = {
         "profile": "local",
+        "policy_service": "embedded",
         "base_model": "tiny",
         "search_backend": "local",
         "questions_per_batch": 4,

@@ -152,7 +152,7 @@ def _read_scored(connection: duckdb.DuckDBPyConnection, run: str) -> list[Scored
     described = connection.execute(
         """
         SELECT evaluation, checkpoint, step, question_set, samples, temperature,
-            environment_fingerprint, question_ids_digest, forced_mixed,
+            environment_fingerprint, questions_digest, forced_mixed,
             coalesce(strftime(started_at, '%Y-%m-%dT%H:%M:%S'), '')
         FROM evaluations WHERE run = $run ORDER BY evaluation
         """,

@@ -101,7 +101,7 @@ CREATE TABLE evaluations (
     step INTEGER,
     model_path VARCHAR,
     question_set VARCHAR,
-    question_ids_digest VARCHAR,
+    questions_digest VARCHAR,
     questions INTEGER,
     samples INTEGER,
     temperature DOUBLE,
@@ -121,7 +121,7 @@ COMMENT ON COLUMN evaluations.checkpoint IS 'Whose policy: base, step_<number>, 
 COMMENT ON COLUMN evaluations.step IS 'Step of the checkpoint, 0 for the base.';
 COMMENT ON COLUMN evaluations.model_path IS 'Sampler weights, NULL for the base.';
 COMMENT ON COLUMN evaluations.question_set IS 'Name of the question set.';
-COMMENT ON COLUMN evaluations.question_ids_digest IS 'Equal for equal sets of questions.';
+COMMENT ON COLUMN evaluations.questions_digest IS 'Equal for equal questions with equal answers.';
 COMMENT ON COLUMN evaluations.questions IS 'Questions asked.';
 COMMENT ON COLUMN evaluations.samples IS 'Trajectories a question.';
 COMMENT ON COLUMN evaluations.temperature IS 'Sampling temperature, 0 = greedy.';

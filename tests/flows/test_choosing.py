@@ -1,8 +1,8 @@
-"""Which policies `--ckpts` names."""
+"""Which policies are evaluated, and how, when a person leaves it open."""
 
 from pathlib import Path
 
-from flows.eval_flow import chosen_policies
+from flows.eval_flow import chosen_policies, of_the_run
 
 import pytest
 
@@ -23,9 +23,8 @@ def run(tmp_path: Path) -> Run:
 
 
 def chosen(run: Run, ckpts: str) -> list[str]:
-    return [
-        policy.label for policy in chosen_policies(run, resolve(EvalSettings, {"ckpts": ckpts}))
-    ]
+    settings = resolve(EvalSettings, {"ckpts": ckpts, "base_model": "tiny"})
+    return [policy.label for policy in chosen_policies(run, settings)]
 
 
 def test_names_latest_and_best_are_policies_once_each_after_the_base(run):
@@ -58,3 +57,19 @@ def test_without_an_evaluated_checkpoint_there_is_no_best(tmp_path):
     write_evaluation(run, "base", QUESTIONS, GOOD, checkpoint="base", step=0)
     with pytest.raises(SettingsError, match="--ckpts all"):
         chosen(run, "best")
+
+
+def test_what_is_not_said_is_as_in_the_training_of_the_run(tmp_path):
+    start_run(tmp_path, max_search_calls=2, temperature=0.7, learning_rate=1e-3)
+    unsaid = of_the_run(resolve(EvalSettings, {"runs_dir": tmp_path}))
+    assert unsaid["max_search_calls"] == 2
+    assert unsaid["policy_service"] == "embedded"
+    assert resolve(EvalSettings, unsaid).max_search_calls == 2
+    assert not {"temperature", "learning_rate", "max_steps", "runs_dir"} & set(unsaid)
+    assert of_the_run(resolve(EvalSettings, {"runs_dir": tmp_path, "profile": "local"})) == {}
+
+
+def test_checkpoints_are_not_compared_with_another_base_model(run):
+    given = {"ckpts": "step_3", "profile": "deepseek"}
+    with pytest.raises(SettingsError, match="Qwen"):
+        chosen_policies(run, resolve(EvalSettings, given))

@@ -7,7 +7,7 @@ SELECT
     TRY_CAST(content ->> '$.step' AS INTEGER),
     content ->> '$.model_path',
     content ->> '$.question_set',
-    content ->> '$.question_ids_digest',
+    content ->> '$.questions_digest',
     TRY_CAST(content ->> '$.questions' AS INTEGER),
     TRY_CAST(content ->> '$.samples' AS INTEGER),
     TRY_CAST(content ->> '$.temperature' AS DOUBLE),

@@ -12,7 +12,7 @@ FROM evaluations AS e
 JOIN evaluations AS base
     ON base.run = e.run
     AND base.checkpoint = 'base'
-    AND base.question_ids_digest = e.question_ids_digest
+    AND base.questions_digest = e.questions_digest
     AND base.samples = e.samples
     AND base.temperature IS NOT DISTINCT FROM e.temperature
 WHERE e.checkpoint <> 'base'
