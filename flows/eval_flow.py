@@ -21,7 +21,7 @@ from searchr1.config import EvalSettings, WorkSettings
 from searchr1.errors import SettingsError
 from searchr1.evaluation import Metric, items_from, summarise
 from searchr1.runs import Run
-from searchr1.trajectory_store import read_trajectories
+from searchr1.trajectory_store import iterate_trajectories
 from searchr1.workbench import open_workbench, preflight
 
 
@@ -116,7 +116,7 @@ def best_checkpoint(run: Run) -> str:
 
     def macro_em(label: str) -> float:
         file = run.evaluation(evaluations[label], label).path
-        return summarise(items_from(read_trajectories(file))).macro[Metric.EM].value
+        return summarise(items_from(iterate_trajectories(file))).macro[Metric.EM].value
 
     return max(evaluations, key=macro_em)
 

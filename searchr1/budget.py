@@ -107,7 +107,7 @@ class Spent(NamedTuple):
         return self.cost.total
 
 
-def usage(groups: Sequence[Group], train_tokens: int = 0) -> Usage:
+def usage(groups: Iterable[Group], train_tokens: int = 0) -> Usage:
     """What the trajectories of a step or an evaluation took, invalid ones included: they are
     billed as well. `train_tokens` is `Batch.tokens`, 0 if nothing was trained."""
     prompt = sampled = 0

@@ -92,10 +92,11 @@ async def rollout_groups(
     questions: Sequence[Question],
     group_size: int,
     context: RolloutContext,
-    on_group: Callable[[Group], Awaitable[None] | None] | None = None,
+    on_group: Callable[[Group], Awaitable[None] | None],
     max_in_flight: int | None = None,
-) -> list[Group]:
-    """The groups of `questions`, in their order, run concurrently.
+) -> None:
+    """Run the groups of `questions` concurrently, and keep none in memory: those of a large set
+    would fill it.
 
     Args:
         questions: one group each.
@@ -111,14 +112,13 @@ async def rollout_groups(
     """
     gate = asyncio.Semaphore(max_in_flight or max(len(questions), 1))
 
-    async def run(question: Question) -> Group:
+    async def run(question: Question) -> None:
         async with gate:
             group = await rollout_group(question, group_size, context)
-        if on_group is not None and inspect.isawaitable(handed := on_group(group)):
+        if inspect.isawaitable(handed := on_group(group)):
             await handed
-        return group
 
-    return await _all_or_none(run(question) for question in questions)
+    await _all_or_none(run(question) for question in questions)
 
 
 async def rollout_group(question: Question, group_size: int, context: RolloutContext) -> Group:

@@ -8,12 +8,14 @@ that a kill left behind are ignored.
 
 import hashlib
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby, islice
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.dataset import dataset
 
 from searchr1.files import replacing
 from searchr1.trajectory import (
@@ -26,6 +28,8 @@ from searchr1.trajectory import (
     TurnRecord,
 )
 
+_AT_A_TIME = 256
+"""Trajectories, or files of groups, that are in memory together."""
 _TURN = pa.struct(
     [
         ("start", pa.int32()),
@@ -121,9 +125,16 @@ def write_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
+def iterate_trajectories(path: Path) -> Iterator[Trajectory]:
+    """The trajectories of one Parquet file in its order, few in memory at a time: as Python objects
+    those of a large evaluation take ten gigabytes."""
+    for batch in dataset(path, schema=SCHEMA).to_batches(batch_size=_AT_A_TIME):
+        yield from map(from_row, batch.to_pylist())
+
+
 def read_trajectories(path: Path) -> list[Trajectory]:
     """All trajectories of one Parquet file, in its order."""
-    return [from_row(row) for row in pq.read_table(path, schema=SCHEMA).to_pylist()]
+    return list(iterate_trajectories(path))
 
 
 class TrajectoryStore:
@@ -155,23 +166,19 @@ class TrajectoryStore:
         parts = set(self.parts.glob("*.parquet"))
         return [q for q in questions if self._part(q.question_id) not in parts]
 
-    def read(self, only: Collection[str] | None = None) -> dict[str, Group]:
-        """The groups that are there, by question id; with `only`, those of these questions."""
+    def groups(self, only: Collection[str] | None = None) -> Iterator[Group]:
+        """The groups that are there, one in memory at a time; with `only`, those of these
+        questions. Once they are merged, in the order of that."""
         if self.finished:
-            everything = read_trajectories(self.path)
-            found = [t for t in everything if only is None or t.question.question_id in only]
-        else:
-            there = sorted(self.parts.glob("*.parquet"))
-            wanted = None if only is None else set(map(self._part, only))
-            files = [file for file in there if wanted is None or file in wanted]
-            found = [trajectory for file in files for trajectory in read_trajectories(file)]
-        by_question: dict[str, list[Trajectory]] = {}
-        for trajectory in found:
-            by_question.setdefault(trajectory.question.question_id, []).append(trajectory)
-        return {
-            question_id: Group(trajectories[0].question, tuple(trajectories))
-            for question_id, trajectories in by_question.items()
-        }
+            whole = iterate_trajectories(self.path)
+            for question_id, members in groupby(whole, lambda t: t.question.question_id):
+                if only is None or question_id in only:
+                    yield _group(members)
+            return
+        wanted = None if only is None else set(map(self._part, only))
+        for file in sorted(self.parts.glob("*.parquet")):
+            if wanted is None or file in wanted:
+                yield _group(iterate_trajectories(file))
 
     def _part(self, question_id: str) -> Path:
         return self.parts / f"{_short_hash(question_id)}.parquet"
@@ -180,16 +187,29 @@ class TrajectoryStore:
         """Remove the part of one question, so that it is sampled anew."""
         self._part(question_id).unlink(missing_ok=True)
 
-    def finish(self, order: Iterable[str]) -> list[Group]:
-        """Merge the groups in the order of these question ids into the one file, remove the
-        parts, and return the groups. Does nothing new when it has been done before.
-        Raises KeyError when a group is missing."""
-        by_question = self.read()
-        groups = [by_question[question_id] for question_id in order]
+    def finish(self, order: Iterable[str]) -> None:
+        """Merge the groups in the order of these question ids into the one file, and remove the
+        parts. Does nothing new when it has been done before. Raises KeyError when a group is
+        missing."""
         if not self.finished:
-            write_trajectories(self.path, [t for group in groups for t in group.trajectories])
+            files = {question_id: self._part(question_id) for question_id in order}
+            for question_id, file in files.items():
+                if not file.exists():
+                    raise KeyError(question_id)
+            with (
+                replacing(self.path) as temporary,
+                pq.ParquetWriter(temporary, SCHEMA, compression="zstd") as writer,
+            ):
+                left = iter(files.values())
+                while some := list(islice(left, _AT_A_TIME)):
+                    tables = [pq.read_table(file, schema=SCHEMA) for file in some]
+                    writer.write_table(pa.concat_tables(tables))
         shutil.rmtree(self.parts, ignore_errors=True)
-        return groups
+
+
+def _group(members: Iterable[Trajectory]) -> Group:
+    trajectories = tuple(members)
+    return Group(trajectories[0].question, trajectories)
 
 
 def _short_hash(text: str) -> str:

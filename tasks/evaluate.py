@@ -21,8 +21,9 @@ from searchr1.files import write_text
 from searchr1.metrics import search_statistics
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.runs import now
+from searchr1.search import SearchStatistics
 from searchr1.trajectory import Group, Question
-from searchr1.trajectory_store import TrajectoryStore, read_trajectories
+from searchr1.trajectory_store import TrajectoryStore, iterate_trajectories
 from searchr1.workbench import Workbench, limits, sampling_options
 
 BASE = "base"
@@ -87,9 +88,10 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
         await answer(settings, bench, policy, missing, store, policy.label)
     if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
         await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share)
-    groups = await asyncio.to_thread(store.finish, [q.question_id for q in bench.questions])
-    searches = [s for group in groups for t in group.trajectories for s in t.searches]
+    await asyncio.to_thread(store.finish, [q.question_id for q in bench.questions])
     if not description.exists():
+        search = await asyncio.to_thread(search_statistics_of, store.path)
+        used = await asyncio.to_thread(lambda: usage(store.groups()))
         text = {
             "evaluation": name,
             "run": evaluating.run.name,
@@ -98,7 +100,7 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
             "step": policy.step,
             "question_set": settings.question_set,
             "questions_digest": evaluating.questions_digest,
-            "questions": len(groups),
+            "questions": len(bench.questions),
             "samples": settings.samples,
             "temperature": settings.temperature,
             "environment": bench.environment,
@@ -107,12 +109,17 @@ async def evaluate(run_name: str, policy: Policy) -> Evaluated:
             "started_at": started,
             "finished_at": now(),
             "forced_mixed": settings.force_mixed,
-            "search": search_statistics(searches).metrics(),
-            "cost": price(usage(groups), settings).metrics(),
+            "search": search.metrics(),
+            "cost": price(used, settings).metrics(),
         }
         write_text(description, json.dumps(text, indent=2) + "\n")
-    get_run_logger().info("%s: %d questions answered", policy.label, len(groups))
-    return Evaluated(policy=policy, evaluation=name, questions=len(groups))
+    get_run_logger().info("%s: %d questions answered", policy.label, len(bench.questions))
+    return Evaluated(policy=policy, evaluation=name, questions=len(bench.questions))
+
+
+def search_statistics_of(path: Path) -> SearchStatistics:
+    """How the search environment did in the trajectories of one file."""
+    return search_statistics(s for t in iterate_trajectories(path) for s in t.searches)
 
 
 async def answer(
@@ -162,14 +169,17 @@ async def write_jsonl(run_name: str, evaluated: Evaluated, folder: Path) -> Path
     """Write an evaluation as the seed's JSONL: a line a question, a summary line last."""
     evaluating = current_evaluating()
     path = evaluating.run.evaluation(evaluated.evaluation, evaluated.policy.ref).path
-    trajectories = await asyncio.to_thread(read_trajectories, path)
-    lines = jsonl_lines(
-        trajectories,
-        base_model=evaluating.settings.base_model,
-        model_path=evaluated.policy.model_path,
-        search_backend=evaluating.settings.search_backend,
-        search=search_statistics(s for t in trajectories for s in t.searches).metrics(),
-    )
     file = folder / f"{evaluated.policy.label}.jsonl"
-    write_text(file, "".join(f"{line}\n" for line in lines))
+
+    def write() -> None:
+        lines = jsonl_lines(
+            iterate_trajectories(path),
+            base_model=evaluating.settings.base_model,
+            model_path=evaluated.policy.model_path,
+            search_backend=evaluating.settings.search_backend,
+            search=search_statistics_of(path).metrics(),
+        )
+        write_text(file, "".join(f"{line}\n" for line in lines))
+
+    await asyncio.to_thread(write)
     return file

@@ -55,7 +55,7 @@ async def apply(training: Training, step: int, policy_ref: str) -> tuple[Batch, 
             "cannot be made again. Bring the file back, or start a new run from an earlier "
             "checkpoint with --fork-from."
         )
-    groups = list((await asyncio.to_thread(store.read)).values())
+    groups = await asyncio.to_thread(list, store.groups())
     batch = build_batch(groups, training.settings.max_trajectory_tokens - 1)
     if not batch.datums:
         return batch, {}

@@ -51,7 +51,8 @@ async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
             await _sample(training, step, missing, store)
         if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
             await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)
-    groups = await asyncio.to_thread(store.finish, [q.question_id for q in questions])
+    await asyncio.to_thread(store.finish, [q.question_id for q in questions])
+    groups = await asyncio.to_thread(list, store.groups())
     used = usage(groups)
     metrics = rollout_metrics(groups) | used.metrics() | {"cost/search_usd": used.search_usd}
     metrics["time/rollout_seconds"] = time.monotonic() - started

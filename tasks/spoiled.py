@@ -4,11 +4,12 @@ A failed step is a failed task, not a bad step: the spoiled groups are dropped f
 sound ones are kept, and an error that is retryable goes to Prefect.
 """
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterator
 
 from searchr1.metrics import search_statistics
 from searchr1.policy_errors import PolicyUnavailable
-from searchr1.trajectory import StopReason
+from searchr1.trajectory import SearchRecord, StopReason
 from searchr1.trajectory_store import TrajectoryStore
 
 SAMPLING_ERROR_SHARE = 0.1
@@ -21,18 +22,24 @@ def refuse_spoiled(
     """Look at all groups, or `only` at those of these questions. Raise SearchOutage when the
     circuit opened or more than `search_outage_share` of the searches failed, or PolicyUnavailable
     when too many trajectories could not be sampled."""
-    groups = store.read(only)
-    everything = [t for group in groups.values() for t in group.trajectories]
-    outage = search_statistics(s for t in everything for s in t.searches).outage(
-        search_outage_share
-    )
-    unsampled = sum(t.stop_reason is StopReason.SAMPLING_ERROR for t in everything)
-    if outage is None and unsampled <= SAMPLING_ERROR_SHARE * len(everything):
+    stop_reasons: Counter[StopReason] = Counter()
+    spoiled: list[str] = []
+
+    def searches() -> Iterator[SearchRecord]:
+        for group in store.groups(only):
+            stop_reasons.update(trajectory.stop_reason for trajectory in group.trajectories)
+            if not all(trajectory.valid for trajectory in group.trajectories):
+                spoiled.append(group.question.question_id)
+            for trajectory in group.trajectories:
+                yield from trajectory.searches
+
+    outage = search_statistics(searches()).outage(search_outage_share)
+    unsampled = stop_reasons[StopReason.SAMPLING_ERROR]
+    if outage is None and unsampled <= SAMPLING_ERROR_SHARE * stop_reasons.total():
         return
-    for question_id, group in groups.items():
-        if not all(trajectory.valid for trajectory in group.trajectories):
-            store.discard(question_id)
+    for question_id in spoiled:
+        store.discard(question_id)
     raise outage or PolicyUnavailable(
-        f"{unsampled} of {len(everything)} trajectories could not be sampled. The sound groups "
-        "are kept; the others are sampled again later."
+        f"{unsampled} of {stop_reasons.total()} trajectories could not be sampled. The sound "
+        "groups are kept; the others are sampled again later."
     )

@@ -104,11 +104,12 @@ def jsonl_lines(
     extra: Mapping[str, object] | None = None,
 ) -> Iterator[str]:
     """The whole file, line by line, without line ends."""
-    kept = list(trajectories)
-    for trajectory in kept:
+    items: list[Item] = []
+    for trajectory in trajectories:
+        items += items_from([trajectory])
         yield json.dumps(question_row(trajectory), ensure_ascii=False)
     summary = seed_summary_line(
-        items_from(kept),
+        items,
         base_model=base_model,
         model_path=model_path,
         search_backend=search_backend,

@@ -69,8 +69,8 @@ def outcome(stage: Stage, name: str) -> Outcome:
 
 def trajectories(run: Run, step: int, policy_ref: str | None) -> list[Trajectory]:
     """The stored trajectories of a step, in their order."""
-    groups = run.trajectories(step, policy_ref or "").read()
-    return [trajectory for group in groups.values() for trajectory in group.trajectories]
+    groups = run.trajectories(step, policy_ref or "").groups()
+    return [trajectory for group in groups for trajectory in group.trajectories]
 
 
 def _comparable(record: dict[str, Any]) -> dict[str, Any]:

@@ -60,29 +60,29 @@ def questions(count: int) -> list[Question]:
     return [Question(f"q{n}", f"What is number {n}?", ("Lisbon",), "nq") for n in range(count)]
 
 
-async def test_groups_come_back_in_order_and_are_handed_over_as_they_finish():
+async def test_groups_are_handed_over_as_they_finish():
     backend = ScriptedBackend(found, delay=lambda query: 0.2 if query == "0" else 0.0)
     context = RolloutContext(ManyQuestions(), backend, CHATS[id(TINY)])
-    handed: list[str] = []
+    handed: list[Group] = []
 
     async def keep(group: Group) -> None:
         await asyncio.sleep(0)
-        handed.append(group.question.question_id)
+        handed.append(group)
 
-    groups = await rollout_groups(questions(4), 2, context, keep)
+    await rollout_groups(questions(4), 2, context, keep)
 
-    assert [group.question.question_id for group in groups] == ["q0", "q1", "q2", "q3"]
-    assert sorted(handed[:3]) == ["q1", "q2", "q3"] and handed[3] == "q0"
-    assert all(t.reward == 1.0 for group in groups for t in group.trajectories)
+    names = [group.question.question_id for group in handed]
+    assert sorted(names[:3]) == ["q1", "q2", "q3"] and names[3] == "q0"
+    assert all(t.reward == 1.0 for group in handed for t in group.trajectories)
 
 
 async def test_a_plain_function_may_take_the_groups_too():
     context = RolloutContext(ManyQuestions(), ScriptedBackend(found), CHATS[id(TINY)])
     handed: list[Group] = []
 
-    groups = await rollout_groups(questions(3), 2, context, handed.append)
+    await rollout_groups(questions(3), 2, context, handed.append)
 
-    assert {group.question for group in handed} == {group.question for group in groups}
+    assert {group.question.question_id for group in handed} == {"q0", "q1", "q2"}
 
 
 async def test_questions_in_flight_are_bounded():
@@ -102,7 +102,9 @@ async def test_questions_in_flight_are_bounded():
 async def test_no_questions_give_no_groups():
     context = RolloutContext(ManyQuestions(), ScriptedBackend(found), CHATS[id(TINY)])
 
-    assert await rollout_groups([], 2, context) == []
+    handed: list[Group] = []
+    await rollout_groups([], 2, context, handed.append)
+    assert handed == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ async def test_what_the_receiver_of_a_group_raises_stops_the_rollout():
 async def test_a_cancelled_rollout_cancels_its_trajectories():
     backend = ScriptedBackend(found, delay=lambda query: 60.0)
     context = RolloutContext(ManyQuestions(), backend, CHATS[id(TINY)])
-    running = asyncio.create_task(rollout_groups(questions(2), 2, context))
+    running = asyncio.create_task(rollout_groups(questions(2), 2, context, lambda group: None))
     while backend.running < 4:
         await asyncio.sleep(0.001)
 
