@@ -8,10 +8,11 @@ the same policy in the same environment, are not asked again.
 """
 
 import asyncio
+from contextlib import ExitStack
 from typing import Any
 
 from flows.settings_flow import main, settings_flow
-from tasks.evaluate import BASE, Evaluated, Policy, evaluate, write_jsonl
+from tasks.evaluate import BASE, Evaluated, Policy, evaluate, evaluation_name, write_jsonl
 from tasks.shards import answer_in_shards, task_runner
 from tasks.workbench import Evaluating, evaluate_on
 
@@ -51,9 +52,12 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
         bench.questions = bench.questions[: settings.limit]
         evaluating = Evaluating(run, settings, bench)
         evaluate_on(evaluating)
-        if settings.shards > 1:
-            await asyncio.to_thread(answer_in_shards, evaluating, policies)
-        evaluated = [await evaluate(run.name, policy) for policy in policies]
+        with ExitStack() as held:
+            for policy in policies:
+                held.enter_context(run.lock(evaluation_name(policy)))
+            if settings.shards > 1:
+                await asyncio.to_thread(answer_in_shards, evaluating, policies)
+            evaluated = [await evaluate(run.name, policy) for policy in policies]
     if settings.output:
         for one in evaluated:
             await write_jsonl(run.name, one, settings.output)

@@ -113,7 +113,8 @@ class Stopped(FatalError):
 def refuse_to_go_on(settings: TrainSettings, run: Run) -> None:
     """Raise Stopped before a step that would cost too much, or after a collapse."""
     history = {r.step: r.metrics for r in run.ledger().values() if r.step}
-    so_far = spent(history[step] for step in sorted(history))
+    thrown_away = run.spoiled(max(history, default=0) + 1)
+    so_far = spent([*(history[step] for step in sorted(history)), *thrown_away])
     prior = first_step_cost(settings)
     if settings.max_cost is not None and would_pass(so_far, settings.max_cost, prior):
         raise Stopped(why_stopped(so_far, settings.max_cost, prior))

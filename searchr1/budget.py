@@ -2,8 +2,9 @@
 
 All amounts are US dollars. Everything is derived from stored trajectories, the settings' prices
 and the ledger's metrics, nothing is kept in memory: whoever starts a run again, anywhere, gets the
-same answer. Only what ended in the ledger is counted; groups that are sampled but not yet in a
-finished step are paid for by the estimate of the next step, of which they are a part.
+same answer. What ended in the ledger is counted, with the groups that an outage spoiled and that
+were sampled again; groups that are sampled but not yet in a finished step are paid for by the
+estimate of the next step, of which they are a part.
 
 How the policy service bills is assumed as follows; its price list decides.
 

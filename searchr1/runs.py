@@ -177,18 +177,19 @@ class Run:
         return cls(runs_dir / name, description)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the run for this process; the lock goes with the process, however it ends.
-        Raises SettingsError naming the process that holds it."""
-        lock = FileLock(self.directory / "lock")
-        holder = self.directory / "lock.holder"
+    def lock(self, what: str = "training") -> Iterator[None]:
+        """Hold the training of the run, or one of its evaluations, for this process; the lock goes
+        with the process, however it ends. Raises SettingsError naming the process that holds it."""
+        locks = self.directory / "locks"
+        locks.mkdir(exist_ok=True)
+        lock, holder = FileLock(locks / what), locks / f"{what}.holder"
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
             who = holder.read_text() if holder.exists() else "another process"
             raise SettingsError(
-                f"run '{self.name}' is being worked on by {who}. Stop that process first, or "
-                "choose another --run-name."
+                f"run '{self.name}' is being worked on ({what}) by {who}. Wait for that process "
+                "or stop it first, or choose another run."
             ) from error
         try:
             write_text(holder, f"process {os.getpid()} on {socket.gethostname()}")
@@ -207,6 +208,15 @@ class Run:
     def append(self, record: StepRecord) -> None:
         """Write a finished step to the ledger."""
         append_jsonl(self.directory / "ledger.jsonl", asdict(record))
+
+    def add_spoiled(self, step: int, cost: Mapping[str, float]) -> None:
+        """Write down what groups of `step` cost that are thrown away and sampled again."""
+        append_jsonl(self.directory / "spoiled.jsonl", {"step": step, "time": now(), **cost})
+
+    def spoiled(self, step: int) -> list[dict[str, Any]]:
+        """What was thrown away of `step`, as it was written down."""
+        file = self.directory / "spoiled.jsonl"
+        return [row for row in read_jsonl(file) if row["step"] == step] if file.exists() else []
 
     def trajectories(self, step: int, policy_ref: str) -> TrajectoryStore:
         """Where the trajectories of a step lie."""

@@ -17,7 +17,7 @@ from tasks.workbench import Training, current_training, reopening
 from prefect import get_run_logger, task
 from pydantic import BaseModel
 
-from searchr1.budget import usage
+from searchr1.budget import price, usage
 from searchr1.metrics import rollout_metrics
 from searchr1.rollout import RolloutContext, rollout_groups
 from searchr1.trajectory import Group, Question
@@ -50,7 +50,14 @@ async def rollout(run_name: str, step: int, policy_ref: str) -> Rollout:
                 get_run_logger().info("step %d: %d finished groups are reused", step, reused)
             await _sample(training, step, missing, store)
         if not store.finished:  # a killed attempt may have left spoiled groups, and all of them
-            await asyncio.to_thread(refuse_spoiled, store, training.settings.search_outage_share)
+            await asyncio.to_thread(
+                refuse_spoiled,
+                store,
+                training.settings.search_outage_share,
+                on_spoiled=lambda used: training.run.add_spoiled(
+                    step, price(used, training.settings).metrics()
+                ),
+            )
     await asyncio.to_thread(store.finish, [q.question_id for q in questions])
     groups = await asyncio.to_thread(list, store.groups())
     used = usage(groups)

@@ -5,8 +5,9 @@ sound ones are kept, and an error that is retryable goes to Prefect.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
+from searchr1.budget import Usage, usage
 from searchr1.metrics import search_statistics
 from searchr1.policy_errors import PolicyUnavailable
 from searchr1.trajectory import SearchRecord, StopReason
@@ -17,9 +18,13 @@ SAMPLING_ERROR_SHARE = 0.1
 
 
 def refuse_spoiled(
-    store: TrajectoryStore, search_outage_share: float, only: Collection[str] | None = None
+    store: TrajectoryStore,
+    search_outage_share: float,
+    only: Collection[str] | None = None,
+    on_spoiled: Callable[[Usage], None] | None = None,
 ) -> None:
-    """Look at all groups, or `only` at those of these questions. Raise SearchOutage when the
+    """Look at all groups, or `only` at those of these questions; `on_spoiled` is told what those
+    took that are thrown away. Raise SearchOutage when the
     circuit opened or more than `search_outage_share` of the searches failed, or PolicyUnavailable
     when too many trajectories could not be sampled."""
     stop_reasons: Counter[StopReason] = Counter()
@@ -37,6 +42,8 @@ def refuse_spoiled(
     unsampled = stop_reasons[StopReason.SAMPLING_ERROR]
     if outage is None and unsampled <= SAMPLING_ERROR_SHARE * stop_reasons.total():
         return
+    if on_spoiled is not None:
+        on_spoiled(usage(store.groups(spoiled)))
     for question_id in spoiled:
         store.discard(question_id)
     raise outage or PolicyUnavailable(

@@ -97,7 +97,9 @@ async def _apply_and_save(
         sampled_tokens=int(rollout.metrics["cost/sampled_tokens"]),
         train_tokens=batch.tokens,
     )
-    metrics = rollout.metrics | batch_metrics(batch) | price(billed, settings).metrics()
+    spoiled = await asyncio.to_thread(training.run.spoiled, step)
+    cost = spent([price(billed, settings).metrics(), *spoiled]).cost
+    metrics = rollout.metrics | batch_metrics(batch) | cost.metrics()
     metrics |= {f"trainer/{name}": float(value) for name, value in service_metrics.items()}
     metrics |= {
         "time/update_seconds": updated - started,

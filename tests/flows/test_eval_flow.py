@@ -131,3 +131,24 @@ async def test_another_environment_evaluates_the_base_model_anew_unless_mixing_i
     assert base["environment_fingerprint"] == mixed["environment_fingerprint"]
     (fingerprint,) = {one["environment_fingerprint"] for one in first}
     assert base["environment_fingerprint"] != fingerprint
+
+
+async def test_a_second_evaluation_of_the_same_is_refused_while_the_first_goes_on(evaluations):
+    given = {"ckpts": "base", "limit": 20, "batch_size": 2, "temperature": 1.0, "seed": 7}
+    first = asyncio.create_task(evaluations.run(**given))
+    while not list(evaluations.directory.glob("base.*/*.parquet")):
+        assert not first.done()
+        await asyncio.sleep(0.005)
+    with pytest.raises(SettingsError, match="is being worked on"):
+        await evaluations.run(**given)
+    assert len(await first) == 1
+
+
+async def test_evaluations_that_were_deleted_are_made_again(evaluations):
+    given = {"ckpts": "base", "limit": 2, "seed": 8}
+    (one,) = await evaluations.run(**given)
+    for file in evaluations.directory.glob(f"{one['evaluation']}.*"):
+        file.unlink()
+    (again,) = await evaluations.run(**given)
+    assert again["evaluation"] == one["evaluation"]
+    assert len(evaluations.trajectories(again)) == 2

@@ -3,18 +3,20 @@
 import shutil
 from typing import Any
 
-from flows.train_flow import Stopped, check, train
+from flows.train_flow import Stopped, check, refuse_to_go_on, train
 from tasks.artifacts import TrainingArtifacts
 
 import pytest
 from prefect import flow
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from searchr1.budget import Cost
 from searchr1.config import TrainSettings, resolve
 from searchr1.errors import DataError, SettingsError
 from searchr1.runs import Run, StepRecord
 from searchr1.trajectory_store import read_trajectories
 from tests.faults.relay import Relay
+from tests.synthetic_run import start_run
 
 SMALL = {"questions_per_batch": 2, "group_size": 4, "save_every": 1, "swanlab_mode": "disabled"}
 PRICES = {"price_train_tokens": 100.0, "price_sample_tokens": 100.0, "price_prompt_tokens": 100.0}
@@ -52,6 +54,15 @@ async def test_a_run_stops_before_the_step_that_would_pass_its_limit_and_goes_on
     ledger = await trainings.run("money", 2, **PRICES, max_cost=1000 * cost)
     assert max(ledger) == 2
     assert ledger[1] == first
+
+
+def test_what_an_outage_spoiled_counts_against_the_limit(tmp_path):
+    run = start_run(tmp_path)
+    settings = resolve(TrainSettings, {"max_cost": 10.0, "price_sample_tokens": 1e-9})
+    refuse_to_go_on(settings, run)
+    run.add_spoiled(1, Cost(search=6.0, sampling=5.0, training=0.0).metrics())
+    with pytest.raises(Stopped, match=r"has cost USD 11\.00"):
+        refuse_to_go_on(settings, run)
 
 
 async def test_a_collapsed_run_stops_and_goes_on_when_a_person_says_so(trainings):

@@ -4,6 +4,7 @@ from tasks.spoiled import refuse_spoiled
 
 import pytest
 
+from searchr1.budget import Usage, usage
 from searchr1.policy_errors import PolicyUnavailable
 from searchr1.search import SearchOutage
 from searchr1.trajectory import Group, Question, StopReason
@@ -35,9 +36,11 @@ def test_more_failed_searches_than_allowed_keep_the_sound_groups_only(tmp_path):
     searches = (search(), search(False, "timeout"))
     failed = failed_group(StopReason.ENVIRONMENT_ERROR, searches, size=2)
     store = stored(tmp_path, SOUND, searching(7), failed)
+    thrown_away: list[Usage] = []
     with pytest.raises(SearchOutage):
-        refuse_spoiled(store, 0.1)
+        refuse_spoiled(store, 0.1, on_spoiled=thrown_away.append)
     assert {group.question.question_id for group in store.groups()} == {"world-1", "world-8"}
+    assert thrown_away == [usage([failed])]
 
 
 def test_a_few_failed_searches_are_left_to_the_baseline_to_leave_out(tmp_path):
