@@ -56,7 +56,7 @@ async def evaluate_checkpoints(settings: EvalSettings) -> list[Evaluated]:
             for policy in policies:
                 held.enter_context(run.lock(evaluation_name(policy)))
             if settings.shards > 1:
-                await asyncio.to_thread(answer_in_shards, evaluating, policies)
+                await answer_in_shards(evaluating, policies)
             evaluated = [await evaluate(run.name, policy) for policy in policies]
     if settings.output:
         for one in evaluated:

@@ -6,7 +6,8 @@ question; the evaluation task finds it there and puts it together.
 """
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Coroutine, Sequence
 from importlib import import_module
 from math import ceil
 from typing import Any
@@ -56,14 +57,37 @@ async def answer_shard(run_name: str, shard: Shard, settings: EvalSettings) -> i
         its_own = [q for q in bench.questions if q.question_id in wanted]
         questions = await asyncio.to_thread(store.missing, its_own)
         label = f"{shard.policy.label}, shard {shard.number}"
-        await answer(settings, bench, shard.policy, questions, store, label)
+        await _unless_stopped(answer(settings, bench, shard.policy, questions, store, label))
     await asyncio.to_thread(refuse_spoiled, store, settings.search_outage_share, wanted)
     return len(wanted)
 
 
-def answer_in_shards(evaluating: Evaluating, policies: Sequence[Policy]) -> None:
+_stopping = threading.Event()
+"""Set when the flow of this process is cancelled: nothing else reaches the shards in its threads,
+and they would go on asking."""
+
+
+async def _unless_stopped(answering: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(answering)
+    while not task.done():
+        await asyncio.wait([task], timeout=0.5)
+        if _stopping.is_set():
+            task.cancel()
+    await task
+
+
+async def answer_in_shards(evaluating: Evaluating, policies: Sequence[Policy]) -> None:
     """Let all policies answer what they have not answered yet, in mapped tasks side by side.
-    Blocks until all are done; raises the first error."""
+    Raises the first error, when all are done."""
+    _stopping.clear()
+    try:
+        await asyncio.to_thread(_map_shards, evaluating, policies)
+    except asyncio.CancelledError:
+        _stopping.set()
+        raise
+
+
+def _map_shards(evaluating: Evaluating, policies: Sequence[Policy]) -> None:
     settings = evaluating.settings
     shards = [shard for policy in policies for shard in shards_of(evaluating, policy)]
     if not shards:

@@ -118,6 +118,26 @@ async def test_an_interrupted_evaluation_asks_only_the_questions_that_are_left(e
     assert all(after[t.question.question_id] == t for t in before)  # its seconds too
 
 
+async def test_an_interrupted_evaluation_in_shards_stops_asking(evaluations):
+    given = {"ckpts": "base", "limit": 40, "batch_size": 1, "temperature": 1.0, "seed": 9}
+    interrupted = asyncio.create_task(evaluations.run(**given, shards=2))
+
+    def parts() -> int:
+        return len(list(evaluations.directory.glob("base.*/*.parquet")))
+
+    while not parts():
+        assert not interrupted.done()
+        await asyncio.sleep(0.005)
+    interrupted.cancel()
+    await asyncio.wait([interrupted])
+    await asyncio.sleep(3)
+    stopped_at = parts()
+    await asyncio.sleep(2)
+    assert parts() == stopped_at < 40
+    (one,) = await evaluations.run(**given, shards=2)
+    assert one["questions"] == 40
+
+
 async def test_another_environment_evaluates_the_base_model_anew_unless_mixing_is_forced(
     evaluations,
 ):
