@@ -1,4 +1,4 @@
-"""The units that Prefect retries, caches and shows: one concern a file.
+"""The units that Prefect retries and shows: one concern a file.
 
 Prefect's reports to its makers are switched off: its client's here, its server's in
 `pyproject.toml` (`[tool.prefect]`).
