@@ -148,9 +148,9 @@ async def answer(
     )
     right: list[bool] = []
 
-    def keep(group: Group) -> None:
+    async def keep(group: Group) -> None:
+        await asyncio.to_thread(store.write, group)
         right.extend(trajectory.em for trajectory in group.trajectories)
-        store.write(group)
 
     total = len(questions) * settings.samples
     line = f"{label}: %d/{total} answers, %d right"

@@ -88,9 +88,9 @@ async def _sample(
     )
     rewards: list[float] = []
 
-    def keep(group: Group) -> None:
+    async def keep(group: Group) -> None:
+        await asyncio.to_thread(store.write, group)
         rewards.extend(t.reward for t in group.trajectories if t.valid)
-        store.write(group)
 
     total = len(questions) * settings.group_size
     async with progress(lambda: _progress(step, rewards, total)):
