@@ -24,8 +24,8 @@ pytestmark = pytest.mark.browser
 
 def stored(runs_dir: Path, evaluation: str) -> dict[str, Trajectory]:
     """Trajectories of an evaluation by question id."""
-    groups = Run.open(runs_dir, "demo").evaluation(evaluation, evaluation).read()
-    return {key: group.trajectories[0] for key, group in groups.items()}
+    groups = Run.open(runs_dir, "demo").evaluation(evaluation, evaluation).groups()
+    return {group.question.question_id: group.trajectories[0] for group in groups}
 
 
 def test_the_page_opens_without_network_or_complaint(

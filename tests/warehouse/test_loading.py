@@ -81,9 +81,9 @@ def test_every_table_holds_what_the_directories_hold(runs_dir: Path) -> None:
     assert found["evaluation_items"] == 2 * 14 + 2 * 7
     assert found["trajectories"] == 5 * 16 + 42
     run = Run.open(runs_dir, "first")
-    stored = run.trajectories(2, "step_1").read()
+    stored = run.trajectories(2, "step_1")
     with open_warehouse(runs_dir) as connection:
-        for group in stored.values():
+        for group in stored.groups():
             for trajectory in group.trajectories:
                 rows = connection.execute(
                     "SELECT reward, em, answer, tokens, policy_tokens, turns, searches, "
@@ -110,7 +110,7 @@ def test_turns_and_searches_keep_their_order_and_text(runs_dir: Path) -> None:
     load(runs_dir)
     run = Run.open(runs_dir, "first")
     trajectory = max(
-        (t for g in run.trajectories(1, "step_0").read().values() for t in g.trajectories),
+        (t for g in run.trajectories(1, "step_0").groups() for t in g.trajectories),
         key=lambda t: len(t.searches),
     )
     key = {"question": trajectory.question.question_id, "sample": trajectory.index}

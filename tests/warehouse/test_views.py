@@ -401,9 +401,7 @@ def connect(runs_dir: Path) -> duckdb.DuckDBPyConnection:
 def test_the_comparison_agrees_with_the_statistics_of_the_library(evaluated: Path) -> None:
     run = Run.open(evaluated, "demo")
     stored = {
-        name: [
-            t for group in run.evaluation(name, name).read().values() for t in group.trajectories
-        ]
+        name: [t for group in run.evaluation(name, name).groups() for t in group.trajectories]
         for name in ("base", "step_3")
     }
     items = {name: items_from(trajectories) for name, trajectories in stored.items()}
@@ -443,7 +441,7 @@ def test_the_comparison_agrees_with_the_statistics_of_the_library(evaluated: Pat
 def test_gained_and_lost_name_the_questions_of_the_library(evaluated: Path) -> None:
     run = Run.open(evaluated, "demo")
     base, after = (
-        items_from(t for group in run.evaluation(n, n).read().values() for t in group.trajectories)
+        items_from(t for group in run.evaluation(n, n).groups() for t in group.trajectories)
         for n in ("base", "step_3")
     )
     paired = compare(base, after)
