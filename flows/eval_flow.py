@@ -18,6 +18,7 @@ from tasks.workbench import Evaluating, evaluate_on
 
 from prefect import get_run_logger
 
+from searchr1.budget import Prices
 from searchr1.config import EvalSettings, WorkSettings
 from searchr1.errors import SettingsError
 from searchr1.evaluation import Metric, items_from, summarise
@@ -32,7 +33,7 @@ def of_the_run(settings: EvalSettings) -> dict[str, Any]:
     if "profile" in settings.model_fields_set:
         return {}
     run = Run.find(settings.runs_dir, settings.run)
-    common = set(WorkSettings.model_fields) - {"runs_dir", "temperature"}
+    common = {*WorkSettings.model_fields, *Prices.model_fields} - {"runs_dir", "temperature"}
     return {name: value for name, value in run.settings.items() if name in common}
 
 
@@ -109,7 +110,7 @@ def best_checkpoint(run: Run) -> str:
     alike: dict[tuple[Any, ...], dict[str, str]] = {}
     for one in reversed(run.evaluations()):
         if one["checkpoint"] in kept:
-            conditions = tuple(one[name] for name in _CONDITIONS)
+            conditions = tuple(one.get(name) for name in _CONDITIONS)
             alike.setdefault(conditions, {}).setdefault(one["checkpoint"], one["evaluation"])
     if not alike:
         raise SettingsError(

@@ -60,10 +60,12 @@ def test_without_an_evaluated_checkpoint_there_is_no_best(tmp_path):
 
 
 def test_what_is_not_said_is_as_in_the_training_of_the_run(tmp_path):
-    start_run(tmp_path, max_search_calls=2, temperature=0.7, learning_rate=1e-3)
+    prices = {"price_sample_tokens": 2.5}
+    start_run(tmp_path, max_search_calls=2, temperature=0.7, learning_rate=1e-3, **prices)
     unsaid = of_the_run(resolve(EvalSettings, {"runs_dir": tmp_path}))
     assert unsaid["max_search_calls"] == 2
     assert unsaid["policy_service"] == "embedded"
+    assert unsaid["price_sample_tokens"] == 2.5
     assert resolve(EvalSettings, unsaid).max_search_calls == 2
     assert not {"temperature", "learning_rate", "max_steps", "runs_dir"} & set(unsaid)
     assert of_the_run(resolve(EvalSettings, {"runs_dir": tmp_path, "profile": "local"})) == {}
