@@ -341,7 +341,7 @@ async def _all_or_none(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks += [group.create_task(coroutine) for coroutine in coroutines]
-    except ExceptionGroup as errors:
+    except ExceptionGroup as errors:  # boundary: the task group wraps what a trajectory raised
         failure = errors.exceptions[0]
     if failure is not None:  # raised outside of the handler, so that it keeps its own cause
         raise failure

@@ -215,8 +215,8 @@ class Run:
 
     def spoiled(self, step: int) -> list[dict[str, Any]]:
         """What was thrown away of `step`, as it was written down."""
-        file = self.directory / "spoiled.jsonl"
-        return [row for row in read_jsonl(file) if row["step"] == step] if file.exists() else []
+        rows = read_jsonl(self.directory / "spoiled.jsonl")
+        return [row for row in rows if row["step"] == step]
 
     def trajectories(self, step: int, policy_ref: str) -> TrajectoryStore:
         """Where the trajectories of a step lie."""

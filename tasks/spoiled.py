@@ -24,9 +24,9 @@ def refuse_spoiled(
     on_spoiled: Callable[[Usage], None] | None = None,
 ) -> None:
     """Look at all groups, or `only` at those of these questions; `on_spoiled` is told what those
-    took that are thrown away. Raise SearchOutage when the
-    circuit opened or more than `search_outage_share` of the searches failed, or PolicyUnavailable
-    when too many trajectories could not be sampled."""
+    took that are thrown away. Raise SearchOutage when the circuit opened or more than
+    `search_outage_share` of the searches failed, or PolicyUnavailable when too many trajectories
+    could not be sampled."""
     stop_reasons: Counter[StopReason] = Counter()
     spoiled: list[str] = []
 

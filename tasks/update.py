@@ -1,9 +1,9 @@
 """The update task: one optimiser step on stored trajectories, saved and written to the ledger.
 
 The ledger decides: a step that stands in it is returned as it stands, so a retry, or a kill just
-after the line was written, never applies an update twice. Before that line is
-written nothing counts: whatever half-way state an attempt left behind, the next one opens a new
-client at the last saved state.
+after the line was written, never applies an update twice. Before that line is written nothing
+counts: whatever half-way state an attempt left behind, the next one opens a new client at the last
+saved state.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ from typing import Any
 from flows.prepare_flow import prepare_data
 
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_LOCAL_STORAGE_PATH, temporary_settings
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from searchr1.embedded import embedded_engine
 from searchr1.tiny_policy import MODEL_NAME
@@ -24,10 +24,7 @@ def folders(prefect_server, tmp_path_factory) -> Iterator[dict[str, Any]]:
         "data_dir": folder / "data",
         "search_cache_dir": folder / "search",
     }
-    server: dict[Any, Any] = {
-        PREFECT_API_URL: prefect_server["PREFECT_API_URL"],
-        PREFECT_LOCAL_STORAGE_PATH: folder / "results",
-    }
+    server: dict[Any, Any] = {PREFECT_API_URL: prefect_server["PREFECT_API_URL"]}
     with temporary_settings(server), embedded_engine(found["runs_dir"] / ".engine", MODEL_NAME):
         asyncio.run(prepare_data(profile="local", data_dir=found["data_dir"]))
         yield found

@@ -29,7 +29,7 @@ def test_the_chain_leaves_a_ledger_evaluations_a_warehouse_and_a_report(flows):
     assert list(run.ledger()) == [0, 1, 2]
     assert list(run.checkpoints()) == ["step_1", "step_2"]
     assert [record.epochs for record in run.ledger().values()] == [{}, {"all": 0}, {"all": 0}]
-    evaluations = [json.loads(p.read_text()) for p in run.directory.glob("evaluations/*.json")]
+    evaluations = run.evaluations()
     assert {e["checkpoint"] for e in evaluations} == {"base", "step_1", "step_2"}
     assert len({e["environment_fingerprint"] for e in evaluations}) == 1
     assert {e["questions"] for e in evaluations} == {70}
